@@ -19,7 +19,8 @@ class Algorithm:
     update that its loop calls, of a deep one the loop itself. It is imported only when called (`pkgutil.resolve_name`).
     `models` are the networks or tables it holds in memory. `panels` are its charts, most telling first. `source` names
     the functions ("module:function") to show beside the equation, on top of those that its choices name. `verified`
-    algorithms need a verifier although their loop does not.
+    algorithms need a verifier although their loop does not. `check` ("module:function"), where there is one, says in
+    words why it cannot learn a task with its knobs.
     """
 
     key: str
@@ -36,6 +37,7 @@ class Algorithm:
     source: tuple[str, ...] = ()
     verified: bool = False
     method: str = ""
+    check: str = ""
 
     def learns(self, task: Task) -> bool:
         """True if it can learn `task`."""

@@ -1,4 +1,4 @@
-"""The tables of CartPole and every other Gymnasium environment with discrete actions: deep methods and environments.
+"""The tables of CartPole and every other Gymnasium environment: deep methods and environments.
 
 A step of a run is one rollout in all environments, and the updates on it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 from labcore.catalog.algorithm import Algorithm
@@ -128,6 +129,15 @@ _ALL = {knob.key: knob for knob in (
          "live", 0, 1, (0.01, 0.1), r"\varepsilon_{end}", group="sampling"),
     Knob("exploration_frac", "Exploration share", 0.2, "Higher: explores for longer; lower: exploits sooner.",
          "live", 0, 1, (0.05, 1), unit="share of the run", advanced=True, group="sampling"),
+    Knob("normalise_observations", "Normalise observations", False, "On: each number observed gets mean 0 and standard "
+         "deviation 1 over all that was seen, for worlds whose numbers differ in size; off: it is only divided by its "
+         "bounds.", "restart", advanced=True, before=False, group="model", aliases="normalize norm_obs VecNormalize"),
+    Knob("normalise_rewards", "Normalise rewards", False, "On: rewards to learn from are divided by the standard "
+         "deviation of the returns, so one learning rate serves all worlds; off: they stay as they are.", "restart",
+         advanced=True, before=False, group="advantage", aliases="normalize norm_reward VecNormalize"),
+    Knob("log_std", "Initial log σ of actions", 0.0, "Continuous actions only. Higher: more varied actions at first; "
+         "lower: actions near the mean. The policy learns σ from there.", "restart", -20, 5, (-3, 1), r"\log\sigma_0",
+         before=0.0, group="sampling", aliases="log_std_init", advanced=True),
     Knob("hidden", "Units per layer", 64, "Higher: can represent more, takes more compute per step; lower: quicker.",
          "restart", 1, 4096, (16, 256), advanced=True, group="model"),
     Knob("layers", "Hidden layers", 2, "Higher: can represent more, harder to train; lower: simpler functions.",
@@ -137,8 +147,9 @@ _ALL = {knob.key: knob for knob in (
          "restart", advanced=True, before=False, group="model"),
 )}
 
-_COMMON = "learning_rate gamma environments anneal max_grad_norm eval_every eval_episodes hidden layers"
-_CRITIC = "critic_learning_rate gae_lambda normalise"
+_COMMON = "learning_rate gamma environments anneal max_grad_norm eval_every eval_episodes hidden layers " \
+          "normalise_observations normalise_rewards"
+_CRITIC = "critic_learning_rate gae_lambda normalise log_std"
 _TRUST = "rollout_steps critic_epochs delta cg_iterations damping backtrack backtracks"
 
 _LAST = ("grad_norm", "policy_loss", "episode_length", "env_speed", "memory")
@@ -216,7 +227,8 @@ _ROWS = (
          defaults={"gamma": 0.99, "learning_rate": 2e-3, "max_grad_norm": 10.0, "environments": 64, "rollout_steps": 32,
                    "batch_size": 512, "target_every": 1, "tau": 0.05, "n_steps": 16, "td_loss": "mse",
                    "buffer_size": 20_000, "epsilon_end": 0.05, "exploration_frac": 0.15},
-         networks=f"{_HERE}.networks:q_and_target", acts="target", optimizers={"q": _ADAM}, replay=True),
+         networks=f"{_HERE}.networks:q_and_target", acts="target", optimizers={"q": _ADAM}, replay=True,
+         check="labcore.classic.envs.gym_world:check_few_actions"),
 )
 
 ALGORITHMS: dict[str, Algorithm] = {row.key: row for row in _ROWS}
@@ -240,7 +252,51 @@ _WORLDS = (
     ("Taxi-v4", "Taxi", "Pick up a passenger and drop them off at their destination.",
      "sees the taxi, a passenger and a destination, drives, picks up and drops off, and earns 20 for a passenger who "
      "arrives, −10 for an illegal pick-up or drop-off, and −1 per other step"),
+    ("Pendulum-v1", "Pendulum", "Swing a pendulum up and hold it: a continuous torque, at most 2 N m.",
+     "sees the angle and speed of a pendulum, turns it by a torque of −2 to 2 N m, and earns −(θ² + 0.1 θ̇² + 0.001 u²) "
+     "per step, at most 0 when it stands upright"),
+    ("MountainCarContinuous-v0", "Mountain car, continuous", "Swing up the hill by a continuous force: 100 at the goal, "
+     "less the force that was used.", "sees the position and speed of a car, pushes it by a force of −1 to 1, and earns "
+     "100 at the goal on the hill, less 0.1 times the squared force of each step"),
 )
 
-TASKS: dict[str, Task] = {key: Task(key, label, help, "", ("deep",), verifiable=False, goal={"": goal})
-                          for key, label, help, goal in _WORLDS}
+# Offered where their package is installed.
+_OF_BOX2D = (
+    ("LunarLander-v3", "Lunar lander", "Land between the flags by three engines.",
+     "sees the position, speed and angle of a lander, fires one of three engines or none, and earns reward for landing "
+     "softly between the flags"),
+    ("LunarLanderContinuous-v3", "Lunar lander, continuous", "Land between the flags with two throttles.",
+     "sees the position, speed and angle of a lander, sets two throttles, and earns reward for "
+     "landing softly between the flags"),
+)
+
+ENV_ARGS = Knob("env_args", "Arguments of the world", "", "Arguments of the environment, as NAME=VALUE separated by "
+                "spaces, such as is_slippery=false map_name=8x8. Empty: its own defaults.", "restart", before="",
+                group="task", aliases="env_kwargs environment arguments", advanced=True)
+
+# Where a world needs other values than the rows.
+_SPARSE: dict[str, Value] = {"log_std": 1.0, "normalise_observations": True, "normalise_rewards": True}
+_OWN: dict[str, dict[str, dict[str, Value]]] = {
+    "Pendulum-v1": {
+        "ppo": {"gamma": 0.95, "environments": 16, "rollout_steps": 128, "epochs": 10, "mini_batches": 4,
+                "learning_rate": 3e-3, "critic_learning_rate": 3e-3},
+        "a2c": {"gamma": 0.95, "gae_lambda": 0.95, "rollout_steps": 16, "normalise": True, "entropy_coef": 0.0,
+                "learning_rate": 3e-3, "critic_learning_rate": 5e-3},
+        "trpo": {"gamma": 0.95, "gae_lambda": 0.95, "environments": 16, "rollout_steps": 128,
+                 "critic_learning_rate": 3e-3, "anneal": True},
+        "reinforce": {"gamma": 0.95, "gae_lambda": 0.95, "learning_rate": 5e-3, "critic_epochs": 40},
+    },
+    # Random actions reach the goal only where they are far beyond the force's bounds: a log σ of 1 at first.
+    "MountainCarContinuous-v0": {
+        "ppo": {"rollout_steps": 256, "epochs": 10, "mini_batches": 4, "learning_rate": 1e-3, "gae_lambda": 0.98,
+                **_SPARSE},
+        "a2c": {"gamma": 0.99, "gae_lambda": 0.98, "rollout_steps": 64, "normalise": True, "entropy_coef": 0.0,
+                **_SPARSE},
+        "trpo": {"rollout_steps": 256, "gae_lambda": 0.98, **_SPARSE},
+        "reinforce": {"gae_lambda": 0.98, **_SPARSE},
+    },
+}
+
+TASKS: dict[str, Task] = {key: Task(key, label, help, "", ("deep",), (ENV_ARGS,), verifiable=False, goal={"": goal},
+                                    of_algorithm=_OWN.get(key, {})) for key, label, help, goal in
+                          (*_WORLDS, *(_OF_BOX2D if find_spec("Box2D") else ()))}

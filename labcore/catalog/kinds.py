@@ -151,7 +151,7 @@ def task(key: str, of: str = "llm") -> Task:
     if key in row.tasks:
         return row.tasks[key]
     if row.any_task and key:
-        return replace(row.tasks[row.task], key=key, label=key, goal={},
+        return replace(row.tasks[row.task], key=key, label=key, goal={}, of_algorithm={},
                        help=row.tasks[row.task].help if row.elsewhere else "A Gymnasium environment.")
     _elsewhere("task", key, of, [other.key for other in KINDS.values() if key in other.tasks])
     raise LabError(f"There is no task {quoted(key)}: {suggestion(key, list(row.tasks))}")

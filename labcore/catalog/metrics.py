@@ -264,6 +264,9 @@ _ALL = (
            scale="symlog", digits=4),
     Metric("entropy/action", "Entropy", "nats/action", "Mean entropy of the policy over its actions.", r"H[\pi]",
            "Falls gently; at 0 nothing new is tried."),
+    Metric("action/std", "Std of the actions", "action", "Mean standard deviation of the Gaussian that continuous "
+           "actions are drawn from.", r"\sigma", "Falls as the policy commits itself; at 0 nothing new is tried.",
+           chart="entropy"),
     Metric("policy_loss", "Policy loss", "", "The number that the policy's optimizer lowers: not a measure of "
            "progress.", r"L"),
     Metric("td_error", "TD error", "reward", "Mean |target − value| over the steps of this step of the run.",

@@ -16,7 +16,8 @@ class Task:
     a maze the function that builds it, of an environment nothing; it is imported only where it is needed. `loops` are
     the loops that it can feed. `data` is the kind of file the user brings, if any: "prompts", "preferences" or "text";
     `pairs` says that it brings preference pairs. `defaults` are the task's own defaults of the algorithm's knobs,
-    `sft`, `online`, `reward_model` and `prm` those of these loops on top. `example` is
+    `sft`, `online`, `reward_model` and `prm` those of these loops on top, `of_algorithm` those of single algorithms
+    by their keys. `example` is
     "prompt → right answer", with " → wrong one" where the task brings that as well. `right` is what a right completion
     has passed, as a label, where no verifier is chosen (`labcore.catalog.right`).
 
@@ -40,11 +41,12 @@ class Task:
     reward_model: Mapping[str, Value] = field(default_factory=dict)
     prm: Mapping[str, Value] = field(default_factory=dict)
     example: str = ""
+    of_algorithm: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     right: str = "Exact match"
     sees: str = "sees"
     goal: Mapping[str, str] = field(default_factory=lambda: {"": "must write {answer}, and earns 1 if exact"})
 
-    def own(self, loop: str) -> Mapping[str, Value]:
-        """The task's own defaults of the knobs of algorithms with this loop."""
+    def own(self, loop: str, algorithm: str) -> Mapping[str, Value]:
+        """The task's own defaults of the knobs of an algorithm with this loop."""
         of = {"sft": self.sft, "online": self.online, "reward_model": self.reward_model, "prm": self.prm}
-        return {**self.defaults, **of.get(loop, {})}
+        return {**self.defaults, **of.get(loop, {}), **self.of_algorithm.get(algorithm, {})}

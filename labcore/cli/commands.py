@@ -21,7 +21,7 @@ from labcore.catalog.mix.cautions import of_run
 from labcore.catalog.presets import of_kind, preset
 from labcore.classic.envs.maze_text import from_json, to_text
 from labcore.cli import models as defaults
-from labcore.cli import rewarding
+from labcore.cli import environments, rewarding
 from labcore.cli.data_files import kept_data
 from labcore.cli.terminal import Progress
 from labcore.errors import LabError, quoted
@@ -72,7 +72,7 @@ def list_catalog(options: argparse.Namespace) -> int:
         for knob in entry.knobs:
             print(f"        {knob.key:<18} {knob.default!s:<26} {' | '.join(knob.choices)}")
     if row_of_kind.any_task:
-        print("    or the id of any Gymnasium environment with discrete actions")
+        print("    or the id of any Gymnasium environment with a few or continuous actions (--env ID --env-arg NAME=VALUE)")
     if models:
         print("\nModels")
         for key in row_of_kind.models:
@@ -129,6 +129,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     Raises:
         LabError: they do not go together, or something named is not there.
     """
+    environments.take(options)
     _take_preset(options)
     files = {key: path_of(getattr(options, key)) for key in ("prompts", "preferences", "text")
              if getattr(options, key) is not None}

@@ -25,6 +25,7 @@ from labcore.cli import (
     comparing,
     costing,
     doctoring,
+    environments,
     forks,
     judging,
     keeping,
@@ -171,9 +172,7 @@ def _add_controls(add: Callable[..., argparse.ArgumentParser]) -> None:
 def _add_run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--kind", choices=list(KINDS), help="llm (the default: a language model), exact (one with exact "
                      "reference values, on a small problem), maze, "
-                     "or cartpole (any Gymnasium environment with "
-                     "discrete "
-                     "actions)")
+                     "or cartpole (any Gymnasium environment)")
     learnt = sub.add_mutually_exclusive_group(required=True)
     learnt.add_argument("--algorithm", help="see: python -m labcore list; or the name of a saved mix, see: "
                         "python -m labcore mixes")
@@ -183,6 +182,7 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
                      "loop for --set")
     sub.add_argument("--task", help="see: python -m labcore list; follows from --prompts, --preferences, --text or "
                      "--maze; with --kind cartpole the id of an environment")
+    environments.add_options(sub)
     sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or an "
                      "earlier run to start from: RUN, RUN@STEP for one of its checkpoints, or RUN@best for the best by "
                      "held-out rows")

@@ -114,7 +114,7 @@ def test_a_default_spec_is_valid_and_survives_json(key, row, data):
         assert all(type(value) in (bool, int, float, str) for value in spec.knobs.values()), work
         assert set(spec.knobs) == {knob.key for knob in knobs_of(spec.row, spec.task_row)}, work
         # What the row says of itself, the task may change; nothing else does.
-        own = {knob.key: knob.default for knob in spec.row.knobs} | dict(spec.task_row.own(spec.row.loop))
+        own = {knob.key: knob.default for knob in spec.row.knobs} | dict(spec.task_row.own(spec.row.loop, spec.row.key))
         assert all(spec.knobs[knob.key] == own[knob.key] for knob in spec.row.knobs), work
 
 

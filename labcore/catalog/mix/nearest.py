@@ -77,7 +77,7 @@ def numbers(row: Algorithm, values: Mapping[str, Value], task: Task, weights: st
 
 
 def _defaults(row: Algorithm, task: Task, weights: str) -> dict[str, Value]:
-    own = {**task.own(row.loop), **{key: found.value for key, found in defaults(row, task, weights).items()}}
+    own = {**task.own(row.loop, row.key), **{key: found.value for key, found in defaults(row, task, weights).items()}}
     return {knob.key: own.get(knob.key, knob.default) for knob in row.knobs}
 
 

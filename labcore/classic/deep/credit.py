@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from labcore.classic.deep.distributions import Distribution
 from labcore.classic.deep.experience import Batch
 from labcore.classic.deep.session import DeepSession
-from labcore.maths.logprobs import selective_log_softmax
 from labcore.maths.masked import masked_whiten
 from labcore.maths.returns import gae_envs
 from labcore.maths.surrogates import value_loss
@@ -23,8 +23,8 @@ class TrainingBatch:
     """N steps that count, flat, with what the policy and the critic were before any update on them."""
 
     observations: Tensor  # (N, D)
-    actions: Tensor  # (N,) int64
-    old_logits: Tensor  # (N, A), normalised: log π_old(a)
+    actions: Tensor  # (N,) int64, or (N, A) float32 where they are continuous
+    old: Distribution  # π_old(·|s)
     old_values: Tensor  # (N,) reward
     advantages: Tensor  # (N,) reward, or without a unit where normalised
     returns: Tensor  # (N,) reward: A_GAE + V before any normalisation, what the critic learns
@@ -35,7 +35,7 @@ class TrainingBatch:
     @property
     def old_logprobs(self) -> Tensor:
         """log π_old of the actions taken. (N,) nats"""
-        return self.old_logits.gather(1, self.actions.unsqueeze(1)).squeeze(1)
+        return self.old.log_prob(self.actions)
 
     def select(self, rows: Tensor) -> TrainingBatch:
         return TrainingBatch(*(getattr(self, column.name)[rows] for column in fields(self)))
@@ -62,18 +62,13 @@ def training_batch(session: DeepSession, batch: Batch, weights: Tensor | None = 
     if knobs["normalise"] and len(advantages) > 1:
         advantages = masked_whiten(advantages, torch.ones_like(advantages, dtype=torch.bool), eps=1e-8)
     observations = batch.observations[mask]
-    return TrainingBatch(observations, batch.actions[mask], session.policy(observations).log_softmax(-1), values[mask],
+    return TrainingBatch(observations, batch.actions[mask], session.policy.distribution(observations), values[mask],
                          advantages, (generalised + values)[mask])
 
 
 def log_prob(session: DeepSession, data: TrainingBatch) -> Tensor:
     """log π of the actions taken. (N,) nats"""
-    return selective_log_softmax(session.policy(data.observations), data.actions)
-
-
-def categorical_kl(old_logits: Tensor, log_policy: Tensor) -> Tensor:
-    """KL(π_old ‖ π) = Σ_a π_old (log π_old − log π), exact: actions are few. (N, A), (N, A) -> (N,) nats"""
-    return (old_logits.exp() * (old_logits - log_policy)).sum(-1)
+    return session.policy.distribution(data.observations).log_prob(data.actions)
 
 
 def critic_update(session: DeepSession, data: TrainingBatch, value_clip: float | None = None) -> float:

@@ -30,9 +30,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss, smooth_l1_loss
 
+from labcore.classic.deep.distributions import Choose
 from labcore.classic.deep.experience import Batch, Transitions
 from labcore.classic.deep.record import record
-from labcore.classic.deep.rollout import Choose, collect
+from labcore.classic.deep.rollout import collect
 from labcore.classic.deep.session import DeepSession
 from labcore.runs.spec.session import Record
 

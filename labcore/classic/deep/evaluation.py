@@ -5,7 +5,7 @@ They are a function of the run's seed and the step, so nothing of an evaluation 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
 
-from labcore.classic.deep.networks import ACTIVATIONS, MLP
-from labcore.classic.deep.rollout import Choose, act, greedy
+from labcore.classic.deep.distributions import Choose
+from labcore.classic.deep.networks import ACTIVATIONS, MLP, GaussianMLP
+from labcore.classic.deep.rollout import act
 from labcore.classic.deep.session import DeepSession
 from labcore.classic.envs.gym_env import make_environments
 from labcore.classic.envs.gym_world import World
@@ -27,8 +27,8 @@ from labcore.runs.files import untrusted
 @dataclass(frozen=True)
 class Evaluation:
     """Returns and lengths of whole episodes; of the first one, for a picture of it, what it observed (the last
-    observation included; where observations are states, the state's number), its rewards, and whether the time limit
-    ended it.
+    observation included; where observations are states, the state's number), its rewards, its actions where they are
+    continuous, and whether the time limit ended it.
     """
 
     returns: list[float]
@@ -36,6 +36,7 @@ class Evaluation:
     path: list[list[float]]
     rewards: list[float]
     truncated: bool
+    actions: list[list[float]] = field(default_factory=list)
 
     @property
     def mean(self) -> float:
@@ -44,7 +45,8 @@ class Evaluation:
     @property
     def shown(self) -> dict[str, Any]:
         """The data of its picture, JSON-clean."""
-        return {"returns": self.returns, "path": self.path, "rewards": self.rewards, "truncated": self.truncated}
+        found = {"returns": self.returns, "path": self.path, "rewards": self.rewards, "truncated": self.truncated}
+        return found | ({"actions": self.actions} if self.actions else {})
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -55,34 +57,41 @@ class Evaluation:
 def evaluate(session: DeepSession) -> Evaluation:
     """Play the acting network's best actions in fresh environments."""
     _, seed = np.random.SeedSequence([session.spec.seed, session.step + 1]).generate_state(2)
-    return play(session.acting, session.spec.task, int(session.knobs["eval_episodes"]), int(seed), session.device)
+    return play(session.acting, session.spec.task, int(session.knobs["eval_episodes"]), int(seed), session.device,
+                arguments=str(session.knobs["env_args"]))
 
 
 @torch.no_grad()
-def play(network: nn.Module, task: str, episodes: int, seed: int, device: torch.device | str = "cpu",
-         choose: Choose = greedy) -> Evaluation:
-    """Whole episodes, one in each of `episodes` environments.
+def play(network: MLP, task: str, episodes: int, seed: int, device: torch.device | str = "cpu",
+         choose: Choose | None = None, arguments: str = "") -> Evaluation:
+    """Whole episodes, one in each of `episodes` environments, with the likeliest actions where nothing else is to
+    `choose` them.
 
     Raises:
         LabError: the environment cannot be made.
     """
-    worlds = make_environments(task, episodes, seed)
+    worlds = make_environments(task, episodes, seed, arguments)
     generator = torch.Generator(device).manual_seed(seed)
     returns, lengths, rewards, truncated = np.zeros(episodes), np.zeros(episodes, np.int64), [], False
-    path = [_shown(worlds.world, worlds.observations[0])]
+    path, actions = [_shown(worlds.world, worlds.observations[0])], list[list[float]]()
     alive = np.ones(episodes, bool)
     while alive.any():
-        logits = network(torch.as_tensor(worlds.observations, device=device))
-        uniforms = logits[:, 0] if choose is greedy else torch.rand(episodes, generator=generator, device=device)
-        step = act(worlds, choose(logits, uniforms))
+        outputs = network(torch.as_tensor(worlds.observations, device=device))
+        if choose is None:
+            chosen = network.family.mode(outputs, outputs)
+        else:
+            chosen = choose(outputs, network.family.noise((episodes,), outputs.shape[-1], generator))
+        step = act(worlds, chosen)
         if alive[0]:
+            if worlds.world.continuous:
+                actions.append(chosen[0].double().cpu().numpy().round(5).tolist())
             path.append(_shown(worlds.world, step.next_observations[0]))
             rewards.append(float(step.rewards[0]))
             truncated = bool(step.truncated[0])
         returns += step.rewards * alive
         lengths += alive
         alive &= ~(step.terminated | step.truncated)
-    return Evaluation(returns.tolist(), lengths.tolist(), path, rewards, truncated)
+    return Evaluation(returns.tolist(), lengths.tolist(), path, rewards, truncated, actions)
 
 
 def _shown(world: World, observation: np.ndarray) -> list[float]:
@@ -103,8 +112,9 @@ def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
     """
     try:
         config = untrusted.read_json(folder / "config.json", constants=True)
-        network = MLP(config["sizes"], torch.Generator(), activation=config["activation"],
-                      normed=config.get("normed", False))  # folders of before layer normalisation do not say it
+        make = GaussianMLP if config.get("continuous") else MLP  # what older folders do not say they have not
+        network = make(config["sizes"], torch.Generator(), activation=config["activation"],
+                       normed=config.get("normed", False), standardised=config.get("standardised", False))
         network.load_state_dict(load_file(folder / ("best.safetensors" if best else "model.safetensors")))
         for key, known in (("environment", config), ("step", config), ("best_step", config),
                            (config["activation"], ACTIVATIONS)):
@@ -123,6 +133,6 @@ def replay(folder: Path, episodes: int, seed: int, best: bool = False) -> dict[s
         LabError: as `load`, or the environment cannot be made.
     """
     network, config = load(folder, best)
-    played = play(network, config["environment"], episodes, seed)
+    played = play(network, config["environment"], episodes, seed, arguments=str(config.get("arguments", "")))
     return {"environment": config["environment"], "step": config["best_step" if best else "step"],
             "returns": played.returns, "lengths": played.lengths, "path": played.path, "drawing": ""}

@@ -7,41 +7,45 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from labcore.classic.deep.credit import TrainingBatch, categorical_kl, log_prob
+from labcore.classic.deep.credit import TrainingBatch, log_prob
+from labcore.classic.deep.distributions import Distribution
 from labcore.classic.deep.session import DeepSession
 from labcore.maths.masked import masked_mean
 from labcore.maths.returns import explained_variance
 from labcore.maths.surrogates import clip, clip_cut, cpi, cut_fractions, kl_penalty
 
 
-def surrogates(log_policy: Tensor, data: TrainingBatch, bounds: Mapping[str, float]) -> dict[str, float]:
-    """KL(π_old ‖ π) in nats, the three surrogates, and the largest ratio. log π (N, A)"""
-    ratio, advantages = _ratio(log_policy, data), data.advantages
-    kl, sides = categorical_kl(data.old_logits, log_policy), (bounds["clip_low"], bounds["clip_high"])
+def surrogates(policy: Distribution, data: TrainingBatch, bounds: Mapping[str, float]) -> dict[str, float]:
+    """KL(π_old ‖ π) in nats, the three surrogates, and the largest ratio."""
+    ratio, advantages = _ratio(policy, data), data.advantages
+    kl, sides = data.old.kl(policy), (bounds["clip_low"], bounds["clip_high"])
     found = {"kl/step": kl, "surrogate/cpi": cpi(ratio, advantages), "surrogate/clip": clip(ratio, advantages, *sides),
              "surrogate/kl_penalised": kl_penalty(ratio, advantages, kl, bounds["beta"])}
     return {**{key: float(value.mean()) for key, value in found.items()}, "ratio/max": float(ratio.max())}
 
 
-def cut_off(log_policy: Tensor, data: TrainingBatch, bounds: Mapping[str, float]) -> dict[str, float]:
-    """The shares of the steps whose gradient the clip cuts off. log π (N, A)"""
-    ratio = _ratio(log_policy, data)
+def cut_off(policy: Distribution, data: TrainingBatch, bounds: Mapping[str, float]) -> dict[str, float]:
+    """The shares of the steps whose gradient the clip cuts off."""
+    ratio = _ratio(policy, data)
     cut = clip_cut(ratio, data.advantages, bounds["clip_low"], bounds["clip_high"])
     shares = cut_fractions(cut, torch.ones_like(ratio, dtype=torch.bool))
     return {f"clip_frac/{side}": float(share) for side, share in shares.items()}
 
 
-def _ratio(log_policy: Tensor, data: TrainingBatch) -> Tensor:
-    """ρ = π/π_old of the actions taken. (N, A) -> (N,)"""
-    logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
-    return (logprobs - data.old_logprobs).exp()
+def _ratio(policy: Distribution, data: TrainingBatch) -> Tensor:
+    """ρ = π/π_old of the actions taken. (N,)"""
+    return (policy.log_prob(data.actions) - data.old_logprobs).exp()
+
+
+def said(policy: Distribution) -> dict[str, float]:
+    """The policy's mean entropy in nats, and the spread of continuous actions."""
+    return {"entropy/action": float(policy.entropy().mean()), **policy.spread()}
 
 
 @torch.no_grad()
 def moved(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
     """KL(π_old ‖ π) of an update on its own batch, nats. Right after it, while `data` holds the policy before."""
-    log_policy = session.policy(data.observations).log_softmax(-1)
-    return {"kl/step": float(categorical_kl(data.old_logits, log_policy).mean())}
+    return {"kl/step": float(data.old.kl(session.policy.distribution(data.observations)).mean())}
 
 
 def explained(data: TrainingBatch) -> dict[str, float]:

@@ -20,13 +20,17 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from labcore.catalog.knob import Value
+from labcore.classic.deep.distributions import Categorical, DiagGaussian, Distribution
+from labcore.classic.deep.standardise import Standardise
 from labcore.classic.envs.gym_world import World
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu}
 
 
 class MLP(nn.Module):
-    """y = u (W_n f(N(… f(W_1 (c ∘ x) + b_1) …)) + b_n). (..., sizes[0]) -> (..., sizes[-1])
+    """y = u (W_n f(N(… f(W_1 (c ∘ S(x)) + b_1) …)) + b_n). (..., sizes[0]) -> (..., sizes[-1])
+
+    S brings observations to mean 0 and standard deviation 1 where the network is `standardised`, else the identity.
 
     N is layer normalisation before the last hidden units where the network is `normed`, else the identity. c is `scale`
     (sizes[0],) and u is `unit`, both constant and saved with the weights; 1 where none is given. Weights orthogonal
@@ -41,9 +45,11 @@ class MLP(nn.Module):
 
     scale: Tensor
     unit: Tensor
+    family: type[Distribution] = Categorical  # what its outputs describe, where it acts
 
     def __init__(self, sizes: Sequence[int], generator: torch.Generator, gain: float | None = 1.0,
-                 activation: str = "tanh", scale: Sequence[float] = (), unit: float = 1.0, normed: bool = False):
+                 activation: str = "tanh", scale: Sequence[float] = (), unit: float = 1.0, normed: bool = False,
+                 standardised: bool = False):
         super().__init__()
         self.register_buffer("scale", torch.tensor(list(scale) or [1.0] * sizes[0]))
         self.register_buffer("unit", torch.tensor([unit]))
@@ -51,6 +57,7 @@ class MLP(nn.Module):
         self.sizes, self.activation, self.normed = list(sizes), activation, normed
         self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, wide, out) for wide, out in pairwise(sizes))
         self.norm = nn.LayerNorm(sizes[-2]) if normed else nn.Identity()
+        self.standardise = Standardise(sizes[0]) if standardised else None
         for layer in self.linears:
             if gain is None:
                 bound = layer.in_features**-0.5
@@ -67,11 +74,31 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         *hidden, last = self.linears
-        x = x * self.scale
+        x = (x if self.standardise is None else self.standardise(x)) * self.scale
         for layer in hidden:
             x = nn.functional.linear(x, layer.weight, layer.bias)
             x = ACTIVATIONS[self.activation](self.norm(x) if layer is hidden[-1] else x)
         return self.unit * nn.functional.linear(x, last.weight, last.bias)
+
+    def distribution(self, observations: Tensor) -> Distribution:
+        """π(·|s), where the network is a policy. (..., D)"""
+        return self.family.of(self(observations))
+
+
+class GaussianMLP(MLP):
+    """A policy for continuous actions: (μ(s), log σ), μ that of the network and log σ a parameter that is the same in
+    every state, `log_std` at first. (..., sizes[0]) -> (..., 2 sizes[-1])
+    """
+
+    family = DiagGaussian
+
+    def __init__(self, sizes: Sequence[int], generator: torch.Generator, *more: Any, log_std: float = 0.0, **others: Any):
+        super().__init__(sizes, generator, *more, **others)
+        self.log_std = nn.Parameter(torch.full((sizes[-1],), log_std))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = super().forward(x)
+        return torch.cat([mean, self.log_std.expand_as(mean)], -1)
 
 
 def _unit_of_before(_: nn.Module, weights: dict[str, Tensor], prefix: str, *more: Any) -> None:
@@ -86,9 +113,12 @@ def actor_critic(world: World, knobs: Mapping[str, Value], generator: torch.Gene
     tens of reward: to reach the values of CartPole and Acrobot, up to a hundred, in ones, its tanh units saturate, and
     then it gives every state the same value.
     """
-    hidden, scale = _hidden(world, knobs), _scale(world, 1.0)
-    return {"policy": MLP((*hidden, world.actions), generator, 0.01, scale=scale),
-            "critic": MLP((*hidden, 1), generator, scale=scale, unit=10.0)}
+    hidden, standardised = _hidden(world, knobs), bool(knobs["normalise_observations"])
+    given: dict[str, Any] = {"scale": () if standardised else _scale(world, 1.0), "standardised": standardised}
+    sizes = (*hidden, world.actions)
+    policy = (GaussianMLP(sizes, generator, 0.01, log_std=float(knobs["log_std"]), **given) if world.continuous
+              else MLP(sizes, generator, 0.01, **given))
+    return {"policy": policy, "critic": MLP((*hidden, 1), generator, unit=10.0, **given)}
 
 
 def q_and_target(world: World, knobs: Mapping[str, Value], generator: torch.Generator) -> dict[str, MLP]:
@@ -99,8 +129,9 @@ def q_and_target(world: World, knobs: Mapping[str, Value], generator: torch.Gene
     # lets the cart drift away for tens of thousands of steps. But bounds can be far wider than what occurs: Acrobot's
     # speeds, bounded by 4π and 9π, are mostly below 4, and divided by their bounds they are lost in turn.
     normed = bool(knobs["layer_norm"])
-    q = MLP((*_hidden(world, knobs), world.actions), generator, None, "relu", _scale(world, 1 / 4),
-            10.0 if normed else 1.0, normed)
+    standardised = bool(knobs["normalise_observations"])
+    q = MLP((*_hidden(world, knobs), world.actions), generator, None, "relu",
+            () if standardised else _scale(world, 1 / 4), 10.0 if normed else 1.0, normed, standardised)
     return {"q": q, "target": copy.deepcopy(q).requires_grad_(False)}
 
 

@@ -14,18 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from labcore.classic.deep.credit import TrainingBatch, critic_update, fit_critic, training_batch, values_of
 from labcore.classic.deep.experience import Batch
 from labcore.classic.deep.measures import explained, moved
-from labcore.classic.deep.networks import flat
+from labcore.classic.deep.networks import MLP, flat
 from labcore.classic.deep.record import record
 from labcore.classic.deep.rollout import collect
 from labcore.classic.deep.session import DeepSession
 from labcore.maths import returns
 from labcore.maths.call import call
-from labcore.maths.logprobs import selective_log_softmax
 from labcore.maths.surrogates import score_function
 from labcore.runs.spec.session import Record
 
@@ -82,12 +81,12 @@ def psi(session: DeepSession, batch: Batch, choice: str) -> Tensor:
     return weights
 
 
-def gradient_variance(policy: nn.Module, batch: Batch, weights: Tensor) -> float:
+def gradient_variance(policy: MLP, batch: Batch, weights: Tensor) -> float:
     """tr Cov of g_i = Σ_t Ψ_t ∇ log π over the episodes i of one batch, unbiased. weights Ψ (T, E) -> number
 
     In reward². E episodes averaged have a gradient of that variance over E. Measured before any normalisation.
     """
-    logprobs = selective_log_softmax(policy(batch.observations), batch.actions)
+    logprobs = policy.distribution(batch.observations).log_prob(batch.actions)
     sums = torch.where(batch.mask, score_function(logprobs, weights), 0).sum(0)  # (E,)
     parameters = list(policy.parameters())
     gradients = torch.stack([flat(torch.autograd.grad(one, parameters, retain_graph=True)) for one in sums])
@@ -103,14 +102,13 @@ def variances(session: DeepSession, batch: Batch) -> dict[str, float]:
 def policy_update(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
     """One update of the policy: L = −mean Ψ log π − c_H mean H."""
     knobs = session.knobs
-    log_policy = session.policy(data.observations).log_softmax(-1)
-    logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
-    entropy = -(log_policy.exp() * log_policy).sum(-1).mean()
+    policy = session.policy.distribution(data.observations)
+    logprobs, entropy = policy.log_prob(data.actions), policy.entropy().mean()
     loss = -score_function(logprobs, data.advantages).mean() - knobs["entropy_coef"] * entropy
     norm = session.optimise("policy", knobs["learning_rate"], loss)
     session.updates += 1
     return {"policy_loss": float(loss.detach()), "entropy/action": float(entropy.detach()), "grad_norm": norm,
-            "learning_rate": knobs["learning_rate"] * session.remaining}
+            **policy.spread(), "learning_rate": knobs["learning_rate"] * session.remaining}
 
 
 def reinforce(session: DeepSession) -> Iterator[Record]:

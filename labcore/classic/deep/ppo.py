@@ -19,8 +19,9 @@ from torch import Tensor
 
 from labcore.catalog.families.surrogates import OBJECTIVE
 from labcore.classic.deep import record as line
-from labcore.classic.deep.credit import TrainingBatch, categorical_kl, critic_update, training_batch
-from labcore.classic.deep.measures import cut_off, explained, surrogates
+from labcore.classic.deep.credit import TrainingBatch, critic_update, training_batch
+from labcore.classic.deep.distributions import Distribution
+from labcore.classic.deep.measures import cut_off, explained, said, surrogates
 from labcore.classic.deep.networks import parameters
 from labcore.classic.deep.record import record
 from labcore.classic.deep.rollout import collect
@@ -78,25 +79,24 @@ def adapt(factor: float, kl: float, kl_target: float) -> float:
     return min(max(scaled, 2.0**-20), 2.0**20)
 
 
-def policy_loss(log_policy: Tensor, data: TrainingBatch, knobs: Mapping[str, Any]) -> Tensor:
-    """L = −mean S(ρ, A) − c_H mean H, with ρ = π/π_old. log π (N, A) -> ()
+def policy_loss(policy: Distribution, data: TrainingBatch, knobs: Mapping[str, Any]) -> Tensor:
+    """L = −mean S(ρ, A) − c_H mean H, with ρ = π/π_old. -> ()
 
-    S is the objective that `knobs` names; the entropy and the KL are sums over the actions.
+    S is the objective that `knobs` names; the entropy and the KL are exact.
     """
-    logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
-    tensors = {"ratio": (logprobs - data.old_logprobs).exp(), "advantages": data.advantages,
-               "kl": categorical_kl(data.old_logits, log_policy)}
+    tensors = {"ratio": (policy.log_prob(data.actions) - data.old_logprobs).exp(), "advantages": data.advantages,
+               "kl": data.old.kl(policy)}
     surrogate: Tensor = call(member(OBJECTIVE, knobs["objective"]), knobs, tensors)
     loss = -surrogate.mean()
     if knobs["entropy_coef"]:
-        loss = loss - knobs["entropy_coef"] * -(log_policy.exp() * log_policy).sum(-1).mean()
+        loss = loss - knobs["entropy_coef"] * policy.entropy().mean()
     return loss
 
 
 def update(session: DeepSession, data: TrainingBatch) -> tuple[float, ...]:
     """One update of the policy and one of the critic. Returns both losses and the norm of the policy's gradient."""
     knobs = session.knobs
-    loss = policy_loss(session.policy(data.observations).log_softmax(-1), data, {**knobs, **settings(session)})
+    loss = policy_loss(session.policy.distribution(data.observations), data, {**knobs, **settings(session)})
     norm = session.optimise("policy", knobs["learning_rate"], loss)
     fitted = critic_update(session, data, knobs["value_clip"] if knobs["clip_values"] else None)
     session.updates += 1
@@ -106,7 +106,6 @@ def update(session: DeepSession, data: TrainingBatch) -> tuple[float, ...]:
 @torch.no_grad()
 def measures(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
     """The metrics of a step's updates, measured after them on the whole batch."""
-    log_policy = session.policy(data.observations).log_softmax(-1)
-    found = surrogates(log_policy, data, settings(session)) | {
-        "entropy/action": float(-(log_policy.exp() * log_policy).sum(-1).mean())}
-    return found | cut_off(log_policy, data, settings(session)) if OBJECTIVE[session.knobs["objective"]].cut else found
+    policy = session.policy.distribution(data.observations)
+    found = surrogates(policy, data, settings(session)) | said(policy)
+    return found | cut_off(policy, data, settings(session)) if OBJECTIVE[session.knobs["objective"]].cut else found

@@ -51,7 +51,7 @@ def line(session: DeepSession, data: TrainingBatch, before: Tensor, bounds: Mapp
     curves: dict[str, list[float]] = {}
     for alpha in ALPHAS:
         put(session.policy, before + alpha * (after - before))
-        found = surrogates(session.policy(data.observations).log_softmax(-1), data, bounds)
+        found = surrogates(session.policy.distribution(data.observations), data, bounds)
         for key, label in CURVES.items():
             curves.setdefault(label, []).append(found[key])
     put(session.policy, after)

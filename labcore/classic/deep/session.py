@@ -19,12 +19,13 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from labcore.catalog.cartpole import DeepAlgorithm
 from labcore.classic.deep import networks as checkpoint
 from labcore.classic.deep.experience import Episodes, Replay
 from labcore.classic.deep.networks import MLP
+from labcore.classic.deep.standardise import RewardScale, Standardise
 from labcore.classic.envs.cartpole import WORLD, TorchCartPole
 from labcore.classic.envs.gym_env import Environments, make_environments
 from labcore.device import pick_device, resume_generator
@@ -54,6 +55,7 @@ class DeepSession:
     generator: torch.Generator
     episodes: Episodes
     replay: Replay | None = None
+    reward_scale: RewardScale | None = None
     step: int = 0
     updates: int = 0
     env_steps: int = 0
@@ -80,12 +82,17 @@ class DeepSession:
         return self.replay
 
     @property
-    def policy(self) -> nn.Module:
+    def policy(self) -> MLP:
         return self.networks["policy"]
 
     @property
-    def critic(self) -> nn.Module:
+    def critic(self) -> MLP:
         return self.networks["critic"]
+
+    @property
+    def standardised(self) -> list[Standardise]:
+        """The running moments of the observations, of every network that has them."""
+        return [network.standardise for network in self.networks.values() if network.standardise is not None]
 
     @property
     def remaining(self) -> float:
@@ -112,6 +119,8 @@ class DeepSession:
                               {name: resolve_name(make)(networks[name]) for name, make in row.optimizers.items()},
                               environments, torch.Generator(device).manual_seed(actions),
                               Episodes.none(environments.count))
+        if knobs["normalise_rewards"]:
+            session.reward_scale = RewardScale(np.zeros(environments.count))
         if row.replay:
             session.replay = Replay(int(knobs["buffer_size"]), world.observation_size, device, world.states)
         if resume:
@@ -133,6 +142,8 @@ class DeepSession:
                 optimizer.load_state_dict(self.optimizers[name].state_dict())
         if child.replay is not None and self.replay is not None:
             child.replay.restore(self.replay.tensors())
+        if child.reward_scale is not None and self.reward_scale is not None:
+            child.reward_scale = self.reward_scale
         if spec.algorithm == self.spec.algorithm:
             child.numbers = self.numbers
         for name in (*_COUNTERS, "best", "episodes"):
@@ -190,6 +201,7 @@ class DeepSession:
     def values(self) -> dict[str, Any]:
         """Everything else, JSON-clean."""
         return {**{name: getattr(self, name) for name in (*_COUNTERS, "numbers", "finished_because", "knobs")},
+                **({"reward_scale": self.reward_scale.state()} if self.reward_scale else {}),
                 "environments": self.environments.state(), "returns": self.episodes.returns.tolist(),
                 "lengths": self.episodes.lengths.tolist()}
 
@@ -199,7 +211,9 @@ class DeepSession:
         acting, weights = self.acting, self.acting.state_dict()
         checkpoint.save_policy(folder / "policy", weights, self.best or weights, {
             "kind": self.spec.kind, "algorithm": self.spec.algorithm, "environment": self.spec.task,
-            "sizes": acting.sizes, "activation": acting.activation, "normed": acting.normed, "outputs": self.row.acts,
+            "sizes": acting.sizes, "activation": acting.activation, "normed": acting.normed,
+            "standardised": acting.standardise is not None, "continuous": self.environments.world.continuous,
+            "arguments": self.spec.knobs["env_args"], "outputs": self.row.acts,
             "step": self.step, "best_step": self.best_step, "best_return": self.best_return})
         (folder / "state.json").write_text(json.dumps(self.values()), encoding="utf-8")
 
@@ -221,6 +235,8 @@ class DeepSession:
         self.best = {key: value.to(self.device) for key, value in checkpoint.under(tensors, "best/").items()}
         if self.replay is not None:
             self.replay.restore(checkpoint.under(tensors, "replay/"))
+        if self.reward_scale is not None:
+            self.reward_scale = RewardScale.of_state(values["reward_scale"])
         state = values["environments"]
         if restarted:
             worlds = int(np.random.SeedSequence((*seeds, 1)).generate_state(1)[0])
@@ -236,9 +252,10 @@ class DeepSession:
 def _environments(spec: RunSpec, device: torch.device, seed: int) -> Environments | TorchCartPole:
     """The environments of a run, in torch where they are on its device."""
     count = int(spec.knobs["environments"])
-    if device.type != "cpu" and spec.task == WORLD.env_id:
+    arguments = str(spec.knobs["env_args"])
+    if device.type != "cpu" and spec.task == WORLD.env_id and not arguments:
         return TorchCartPole(count, seed, device)
-    return make_environments(spec.task, count, seed)
+    return make_environments(spec.task, count, seed, arguments)
 
 
 def _random(environments: Environments | TorchCartPole) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from labcore.classic.deep import record as line
-from labcore.classic.deep.credit import TrainingBatch, categorical_kl, fit_critic, training_batch
-from labcore.classic.deep.measures import explained, surrogates
-from labcore.classic.deep.networks import flat, parameters, put
+from labcore.classic.deep.credit import TrainingBatch, fit_critic, training_batch
+from labcore.classic.deep.measures import explained, said, surrogates
+from labcore.classic.deep.networks import MLP, flat, parameters, put
 from labcore.classic.deep.record import record
 from labcore.classic.deep.rollout import collect
 from labcore.classic.deep.session import DeepSession
@@ -50,15 +50,15 @@ def conjugate_gradient(product: Callable[[Tensor], Tensor], b: Tensor, iteration
     return x
 
 
-def fisher_product(policy: nn.Module, observations: Tensor, damping: float) -> Callable[[Tensor], Tensor]:
+def fisher_product(policy: MLP, observations: Tensor, damping: float) -> Callable[[Tensor], Tensor]:
     """v -> (F + damping I) v, F = ∇² mean_N KL(π_old ‖ π) at π_old. (N, D) -> function (n,) -> (n,)
 
     ∇(∇KL · v): two passes back, no matrix.
 
     Source: Schulman et al. 2015, arXiv:1502.05477, appendix C.1; Pearlmutter 1994.
     """
-    log_policy = policy(observations).log_softmax(-1)
-    kl = categorical_kl(log_policy.detach(), log_policy).mean()
+    now = policy.distribution(observations)
+    kl = now.detach().kl(now).mean()
     weights = list(policy.parameters())
     gradient = flat(torch.autograd.grad(kl, weights, create_graph=True))
 
@@ -94,10 +94,9 @@ def run(session: DeepSession) -> Iterator[Record]:
         yield record(session, metrics, data, draw=draw)
 
 
-def gain(policy: nn.Module, data: TrainingBatch) -> Tensor:
+def gain(policy: MLP, data: TrainingBatch) -> Tensor:
     """mean (ρ − 1) A: what the surrogate gains over π_old. -> (), in the unit of the advantages"""
-    log_policy = policy(data.observations).log_softmax(-1)
-    logprobs = log_policy.gather(1, data.actions.unsqueeze(1)).squeeze(1)
+    logprobs = policy.distribution(data.observations).log_prob(data.actions)
     return (torch.expm1(logprobs - data.old_logprobs) * data.advantages).mean()
 
 
@@ -121,13 +120,13 @@ def step(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
     def measure(share: float) -> tuple[float, float]:
         put(policy, theta + share * full)
         with torch.no_grad():
-            log_policy = policy(data.observations).log_softmax(-1)
-            return float(gain(policy, data)), float(categorical_kl(data.old_logits, log_policy).mean())
+            kl = data.old.kl(policy.distribution(data.observations)).mean()
+            return float(gain(policy, data)), float(kl)
 
     share, tries = line_search(measure, delta, knobs["backtrack"], int(knobs["backtracks"]))
     put(policy, theta + share * full)
     with torch.no_grad():
-        log_policy = policy(data.observations).log_softmax(-1)
-        entropy = float(-(log_policy.exp() * log_policy).sum(-1).mean())
-    return {**surrogates(log_policy, data, SHOWN), "entropy/action": entropy, "grad_norm": norm,
+        after = policy.distribution(data.observations)
+        measured = surrogates(after, data, SHOWN) | said(after)
+    return {**measured, "grad_norm": norm,
             "step_norm": share * float(full.norm()), "line_search/share": share, "line_search/backtracks": tries}

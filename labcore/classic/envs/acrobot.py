@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+SIZE = 4  # θ₁, θ₂ in rad, θ̇₁, θ̇₂ in rad/s
 TIME_STEP, GRAVITY = 0.2, 9.8
 MOST_SPEED = np.array([[4 * np.pi], [9 * np.pi]])  # rad/s of the two links
 
@@ -52,6 +53,13 @@ def dynamics(state: np.ndarray, actions: np.ndarray) -> np.ndarray:
         angles[under] += 2 * np.pi
     following[2:] = np.clip(following[2:], -MOST_SPEED, MOST_SPEED)
     return following
+
+
+def advance(state: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The state one time step later, −1 per step until the tip is above the line, and whether it is."""
+    following = dynamics(state, actions)
+    terminated = reached(following)
+    return following, np.where(terminated, 0, -1).astype(np.float32), terminated
 
 
 def observed(state: np.ndarray) -> np.ndarray:

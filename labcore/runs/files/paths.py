@@ -17,8 +17,9 @@ IMPORT_PREFIX = "imported-"
 MIXES = "mixes.json"  # the user's saved mixes of choices
 LESSONS = "lessons.json"  # predictions and verdicts of the lessons
 DRAFTS = "lesson-drafts.json"  # lessons that are being written
+ENVIRONMENTS = "environments.json"  # modules of the owner's own that may be imported
 JUDGEMENTS = "judgements.db"  # what judges said of answers
-RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS, DRAFTS, JUDGEMENTS)
+RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS, DRAFTS, JUDGEMENTS, ENVIRONMENTS)
 SHARED = "This lab is shared for reading: nothing can be started or changed here."
 # The names in a run's folder. START: what a fork starts from, until it has a checkpoint of its own. BEST: which
 # checkpoint is the best by the held-out rows. Each worker of a run adds to VERSIONS and LOG.

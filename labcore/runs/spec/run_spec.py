@@ -221,7 +221,7 @@ def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) 
 
     `weights` is how these are learnt (`weights_of`): pretrained ones have defaults of their own.
     """
-    own = task_row.own(row.loop)
+    own = task_row.own(row.loop, row.key)
     of_row, of_task = (tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in knobs)
                        for knobs in (row.knobs, task_row.knobs))
     return pretrained.fitted(of_row + of_task, pretrained.defaults(row, task_row, weights))
@@ -287,8 +287,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     filled = _checked(row, task_row, filled)
     checks.model(kind_row, model, absent or parent is not None)
     checks.lora(row, model, filled)
-    if kind_row.check:
-        resolve_name(kind_row.check)(task_row, filled)
+    for named in filter(None, (kind_row.check, row.check)):
+        resolve_name(named)(task_row, filled)
     # A run may be taken up from another working directory: what it names must be found from anywhere.
     data = str(path_of(Path(data).resolve())) if data else None
     model = str(path_of(Path(model).resolve())) if model not in MODELS and Path(model).is_dir() else model

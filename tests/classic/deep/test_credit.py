@@ -7,7 +7,8 @@ import torch
 
 from labcore.catalog.cartpole import ALGORITHMS
 from labcore.classic.deep import credit
-from labcore.classic.deep.credit import categorical_kl, training_batch
+from labcore.classic.deep.credit import training_batch
+from labcore.classic.deep.distributions import Categorical
 from labcore.classic.deep.experience import Batch
 from labcore.classic.deep.measures import scatter
 from labcore.classic.deep.networks import parameters
@@ -21,9 +22,9 @@ class Sine(torch.nn.Module):
         return torch.sin(observations * 0.37)
 
 
-class Coin(torch.nn.Module):
-    def forward(self, observations):
-        return torch.zeros(*observations.shape[:-1], 2)
+class Coin:
+    def distribution(self, observations):
+        return Categorical.of(torch.zeros(*observations.shape[:-1], 2))
 
 
 @pytest.fixture
@@ -109,7 +110,8 @@ def test_steps_after_the_end_of_an_episode_are_not_learnt(two_episodes, close):
     seen = replace(batch, observations=numbers.unsqueeze(-1), actions=numbers.long() % 2)
     data = training_batch(session, seen)
     close(data.observations[:, 0], [0.0, 1.0, 2.0, 3.0])
-    assert data.actions.tolist() == [0, 1, 0, 1] and {len(column) for column in vars(data).values()} == {4}
+    assert data.actions.tolist() == [0, 1, 0, 1] and len(data.old.log_policy) == 4 and {
+        len(column) for name, column in vars(data).items() if name != "old"} == {4}
     close(data.advantages, [1 + 5 - 10.0, 3 + 5 - 10.0, 2 + 5 - 10.0, 4 - 10.0])
     session.knobs["normalise"] = True
     advantages = training_batch(session, seen).advantages
@@ -122,9 +124,9 @@ def test_every_choice_is_a_knob():
 
 
 def test_kl_by_hand(close):
-    old, new = (torch.tensor([[p, 1 - p]], dtype=torch.float64).log() for p in (0.7, 0.4))
-    close(categorical_kl(old, new), [0.7 * math.log(7 / 4) + 0.3 * math.log(0.5)])
-    close(categorical_kl(old, old), [0.0])
+    old, new = (Categorical(torch.tensor([[p, 1 - p]], dtype=torch.float64).log()) for p in (0.7, 0.4))
+    close(old.kl(new), [0.7 * math.log(7 / 4) + 0.3 * math.log(0.5)])
+    close(old.kl(old), [0.0])
 
 
 def test_the_scatter_is_evenly_spread(scripted):

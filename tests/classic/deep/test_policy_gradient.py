@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from labcore.classic.deep.credit import fit_critic, training_batch
+from labcore.classic.deep.distributions import Categorical
 from labcore.classic.deep.experience import Batch
 from labcore.classic.deep.networks import flat, parameters
 from labcore.classic.deep.policy_gradient import (
@@ -31,8 +32,14 @@ def world(generator):
     ends = torch.zeros(3, 8, dtype=torch.bool)
     ends[2] = True
     batch = Batch(seen, paths, rewards, seen, ends, torch.zeros_like(ends), torch.ones_like(ends))
-    policy = torch.nn.Linear(3, 2, bias=False).double()
-    return batch, policy
+    return batch, Linear(3, 2, bias=False).double()
+
+
+class Linear(torch.nn.Linear):
+    """A policy without biases and hidden units."""
+
+    def distribution(self, observations):
+        return Categorical.of(self(observations))
 
 
 @pytest.mark.parametrize("choice", [total_return, reward_to_go])

@@ -3,14 +3,15 @@ import torch
 
 from labcore.classic.deep import measures, ppo
 from labcore.classic.deep import record as line
-from labcore.classic.deep.credit import TrainingBatch, categorical_kl
+from labcore.classic.deep.credit import TrainingBatch
+from labcore.classic.deep.distributions import Categorical
 from labcore.classic.deep.networks import parameters
 from labcore.maths.surrogates import value_loss
 
 
 def two_actions(logprobs):
-    """log π of two actions, the first being the one taken; the reference has some above 0. (N,) -> (N, 2)"""
-    return torch.stack([logprobs, torch.log1p(-logprobs.exp().clamp(max=0.95))], 1)
+    """log π of two actions, the first being the one taken; the reference has some above 0. (N,)"""
+    return Categorical(torch.stack([logprobs, torch.log1p(-logprobs.exp().clamp(max=0.95))], 1))
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_policy_and_value_loss_are_those_of_the_reference(golden, inputs, close,
     knobs = {"objective": "clip", "clip_low": config["clip_range"], "clip_high": config["clip_range"],
              "entropy_coef": 0.0, "beta": 0.0}
     log_policy = torch.stack([logprobs, torch.log1p(-logprobs.detach().exp())], 1)
-    loss = ppo.policy_loss(log_policy, data_of(inputs, advantages), knobs)
+    loss = ppo.policy_loss(Categorical(log_policy), data_of(inputs, advantages), knobs)
     close(loss, logged["train/policy_gradient_loss"], atol=1e-6)
     gradient = torch.autograd.grad(loss, logprobs)[0]
     torch.testing.assert_close(gradient, torch.tensor(case["grad_log_prob"], dtype=torch.float64), rtol=1e-5, atol=1e-6)
@@ -62,23 +63,23 @@ def test_the_clip_fractions_are_those_of_the_reference(golden, inputs):
 @pytest.mark.parametrize("objective", ppo.OBJECTIVE.names)
 def test_at_the_old_policy_the_gradient_is_the_policy_gradient(inputs, close, objective):
     data = data_of(inputs, inputs["advantages"])
-    log_policy = data.old_logits.clone().requires_grad_()
+    log_policy = data.old.log_policy.clone().requires_grad_()
     knobs = {"objective": objective, "clip_low": 0.2, "clip_high": 0.2, "entropy_coef": 0.0, "beta": 3.0}
-    gradient = torch.autograd.grad(ppo.policy_loss(log_policy, data, knobs), log_policy)[0]
+    gradient = torch.autograd.grad(ppo.policy_loss(Categorical(log_policy), data, knobs), log_policy)[0]
     expected = torch.zeros_like(gradient)
     expected[:, 0] = -inputs["advantages"] / 24
     if objective == "kl_penalty":  # d KL / d log π = −π_old: a constant of the normalised policy, not of these numbers
-        expected -= 3.0 * data.old_logits.exp() / 24
+        expected -= 3.0 * data.old.log_policy.exp() / 24
     close(gradient, expected)
 
 
 def test_the_kl_coefficient_and_the_entropy_bonus(inputs, close):
     data = data_of(inputs, torch.zeros(24, dtype=torch.float64))
-    log_policy = two_actions(inputs["log_prob"])
+    policy = two_actions(inputs["log_prob"])
     knobs = {"objective": "kl_penalty", "clip_low": 0.2, "clip_high": 0.2, "entropy_coef": 0.5, "beta": 2.0}
-    kl = categorical_kl(data.old_logits, log_policy).mean()
-    entropy = -(log_policy.exp() * log_policy).sum(1).mean()
-    close(ppo.policy_loss(log_policy, data, knobs), 2 * kl - 0.5 * entropy)
+    kl = data.old.kl(policy).mean()
+    entropy = -(policy.log_policy.exp() * policy.log_policy).sum(1).mean()
+    close(ppo.policy_loss(policy, data, knobs), 2 * kl - 0.5 * entropy)
 
 
 @pytest.mark.parametrize("clip_values", [False, True])
@@ -87,7 +88,7 @@ def test_values_are_clipped_where_the_switch_is_on_and_nowhere_else(start, close
     session = start("ppo", {"clip_values": clip_values, "value_clip": 0.1})
     observations = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        old, values = session.policy(observations).log_softmax(-1), session.critic(observations)[:, 0]
+        old, values = session.policy.distribution(observations), session.critic(observations)[:, 0]
     data = TrainingBatch(observations, torch.zeros(24, dtype=torch.long), old, torch.full((24,), 3.0), torch.ones(24),
                          values - 0.5)
     free, clipped = ((value - data.returns).square().mean() / 2 for value in (values, torch.full((24,), 2.9)))

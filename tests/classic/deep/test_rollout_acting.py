@@ -7,7 +7,8 @@ import torch
 
 from labcore.classic.deep.evaluation import evaluate
 from labcore.classic.deep.experience import Episodes
-from labcore.classic.deep.rollout import choose, collect
+from labcore.classic.deep.distributions import Categorical
+from labcore.classic.deep.rollout import collect
 
 
 def test_every_step_has_random_numbers_of_its_own(start):
@@ -18,7 +19,7 @@ def test_every_step_has_random_numbers_of_its_own(start):
     batch = collect(session, 70)
     uniforms = torch.cat([torch.rand(64, 3, generator=generator), torch.rand(6, 3, generator=generator)])
     with torch.no_grad():
-        expected = choose(session.policy(batch.observations), uniforms)
+        expected = Categorical.sample(session.policy(batch.observations), uniforms)
     assert torch.equal(batch.actions, expected) and batch.actions.float().std() > 0
 
 

@@ -10,7 +10,8 @@ from labcore.catalog.cartpole import ALGORITHMS
 from labcore.classic.deep import session as sessions
 from labcore.classic.deep.evaluation import evaluate, load, play
 from labcore.classic.deep.networks import MLP, parameters
-from labcore.classic.deep.rollout import choose, collect
+from labcore.classic.deep.distributions import Categorical
+from labcore.classic.deep.rollout import collect
 from labcore.classic.deep.session import DeepSession
 from labcore.classic.envs.cartpole import TorchCartPole
 from labcore.errors import Diverged, LabError
@@ -151,7 +152,7 @@ def test_a_divergence_is_reported_and_nothing_is_lost(start, method):
 
 def test_actions_have_the_policy_s_chances(generator):
     logits = torch.tensor([0.5, 0.2, 0.3]).log().expand(50_000, 3)
-    shares = torch.bincount(choose(logits, torch.rand(50_000, generator=generator))) / 50_000
+    shares = torch.bincount(Categorical.sample(logits, torch.rand(50_000, generator=generator))) / 50_000
     torch.testing.assert_close(shares, torch.tensor([0.5, 0.2, 0.3]), atol=0.01, rtol=0)
 
 

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from labcore.classic.deep import trpo
-from labcore.classic.deep.credit import TrainingBatch, categorical_kl
+from labcore.classic.deep.credit import TrainingBatch
+from labcore.classic.deep.distributions import Categorical
 from labcore.classic.deep.networks import MLP, flat, parameters, put
 from labcore.classic.deep.trpo import conjugate_gradient, fisher_product, gain, line_search, step
 
@@ -45,10 +46,10 @@ def test_the_fisher_product_is_the_explicit_fisher(tiny, generator, close):
 
 def test_the_fisher_is_the_curvature_of_the_kl(tiny, generator, close):
     policy, observations = tiny
-    theta, old = parameters(policy), policy(observations).log_softmax(-1).detach()
+    theta, old = parameters(policy), policy.distribution(observations).detach()
     v = torch.randn(len(theta), generator=generator, dtype=torch.float64)
     put(policy, theta + 1e-4 * v)
-    kl = categorical_kl(old, policy(observations).log_softmax(-1)).mean()
+    kl = old.kl(policy.distribution(observations)).mean()
     put(policy, theta)
     predicted = 0.5 * 1e-8 * (v @ fisher_product(policy, observations, 0.0)(v))
     assert float((kl / predicted).detach()) == pytest.approx(1, abs=1e-3)
@@ -67,9 +68,9 @@ def test_the_line_search_takes_the_longest_share_that_is_allowed():
 
 def data_for(policy, observations, generator):
     count = len(observations)
-    old = policy(observations).log_softmax(-1).detach()
-    numbers = torch.randn(count, generator=generator).to(old.dtype)
-    return TrainingBatch(observations, torch.arange(count) % old.shape[-1], old, torch.zeros_like(numbers), numbers,
+    old = policy.distribution(observations).detach()
+    numbers = torch.randn(count, generator=generator).to(old.log_policy.dtype)
+    return TrainingBatch(observations, torch.arange(count) % old.log_policy.shape[-1], old, torch.zeros_like(numbers), numbers,
                          numbers)
 
 
@@ -86,9 +87,9 @@ def test_the_gain_has_the_policy_gradient(tiny, generator, close):
 
 def test_the_gain_is_that_of_ratios_worked_by_hand():
     """ρ = 2 and ⅔ with A = 1 and 6: mean (ρ − 1) A = (1 − 2)/2. Log-ratios would give (ln 2 + 6 ln ⅔)/2 = −0.87."""
-    policy = torch.nn.Linear(1, 2, bias=False)  # what it sees is 1: the logits are the weights
-    torch.nn.init.zeros_(policy.weight)
-    old = torch.tensor([[0.25, 0.75]] * 2).log()
+    policy = MLP((1, 2), torch.Generator())
+    torch.nn.init.zeros_(policy.layers[0].weight)
+    old = Categorical(torch.tensor([[0.25, 0.75]] * 2).log())
     data = TrainingBatch(torch.ones(2, 1), torch.tensor([0, 1]), old, torch.zeros(2), torch.tensor([1.0, 6.0]),
                          torch.zeros(2))
     assert float(gain(policy, data).detach()) == pytest.approx(-0.5)
@@ -115,8 +116,7 @@ def test_a_step_that_leaves_the_trust_region_is_shortened(start, generator):
     assert metrics["line_search/backtracks"] > 0 and 0.05 < metrics["kl/step"] <= 0.1
     put(session.policy, before + (parameters(session.policy) - before) / 0.8)
     with torch.no_grad():
-        log_policy = session.policy(data.observations).log_softmax(-1)
-        assert categorical_kl(data.old_logits, log_policy).mean() > 0.1 and gain(session.policy, data) > 0
+        assert data.old.kl(session.policy.distribution(data.observations)).mean() > 0.1 and gain(session.policy, data) > 0
 
 
 def test_a_step_that_cannot_gain_leaves_the_policy(start, generator):

@@ -4,38 +4,37 @@ from importlib.util import find_spec
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.spaces import Box
 
 from labcore.classic.envs.cartpole import WORLD
 from labcore.classic.envs.gym_env import (
-    AcrobotEnvironments,
+    TogetherEnvironments,
     CartPoleEnvironments,
     SingleEnvironments,
     make_environments,
 )
-from labcore.classic.envs.gym_world import _scale, describe
+from labcore.classic.envs.gym_world import _scale, describe, described
 from labcore.errors import LabError
 
-TRIED = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4"]
+TRIED = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4", "Pendulum-v1",
+         "MountainCarContinuous-v0", "Blackjack-v1"]
 
 
-# Those of Gymnasium's own that could be learnt if only the package were there.
-LACK_A_PACKAGE = {"LunarLander-v3", "phys2d/CartPole-v0", "phys2d/CartPole-v1", "tabular/Blackjack-v0",
-                  "tabular/CliffWalking-v0", "GymV21Environment-v0", "GymV26Environment-v0"}
-
-
-def test_a_package_is_asked_for_only_where_it_would_help():
-    """Not for what would then be refused for its actions: HalfCheetah, say, and all else of MuJoCo."""
-    asked = set()
+def test_every_registered_environment_is_described_or_refused_in_a_sentence():
+    """Those that lack a package say which command installs it."""
+    found = {}
     for env_id in [*gym.registry]:
         try:
-            describe(env_id)
+            found[env_id] = describe(env_id)
         except LabError as error:
-            asked |= {env_id} if "install it" in str(error) else set()
-    assert asked <= LACK_A_PACKAGE
-    for env_id in ("HalfCheetah-v5", "Ant-v2", "BipedalWalker-v3", "CarRacing-v3", "LunarLanderContinuous-v3"):
-        with pytest.raises(LabError, match=f"{env_id} has continuous actions, and the methods here need a discrete"):
-            describe(env_id)
+            found[env_id] = str(error)
+    for env_id, said in found.items():
+        assert not isinstance(said, str) or (env_id in said and "\n" not in said and said.endswith(".")), said
+    assert 'pip install "gymnasium[mujoco]"' in str(found["HalfCheetah-v5"])
+    if not find_spec("Box2D"):
+        assert 'pip install "gymnasium[box2d]"' in str(found["BipedalWalker-v3"])
+    assert found["Pendulum-v1"].continuous and found["MountainCarContinuous-v0"].actions == 1
 
 
 @pytest.mark.parametrize("env_id", TRIED)
@@ -43,7 +42,8 @@ def test_sizes_and_saved_states(env_id):
     """A saved state continues bit for bit, also through resets."""
     worlds = make_environments(env_id, 3, seed=5)
     rng = np.random.default_rng(0)
-    actions = rng.integers(worlds.world.actions, size=(60, 3))
+    actions = (rng.standard_normal((60, 3, worlds.world.actions)).astype(np.float32) if worlds.world.continuous
+               else rng.integers(worlds.world.actions, size=(60, 3)))
     for row in actions[:30]:
         worlds.step(row)
     state = json.loads(json.dumps(worlds.state()))
@@ -147,8 +147,8 @@ def test_episodes_differ_and_the_seed_decides():
 @pytest.mark.parametrize(("env_id", "words"), [
     ("CartPole-v2", "did you mean 'CartPole-v1'"), ("cartpole-v1", "did you mean 'CartPole-v1'"),
     ("Taxi-v3", "did you mean 'Taxi-v4'"), ("Nonsense-v0", "choose one of CartPole-v1"),
-    ("os:Evil-v0", "Gymnasium has no environment"), ("Pendulum-v1", "continuous actions"),
-    ("Blackjack-v1", "observes a Tuple"), ("LunarLander-v3", "not installed")])
+    ("os:Evil-v0", "does not import the module 'os'"),
+    ("ALE/Pong-v5", "from the package ale-py, which is not installed here"), ("LunarLander-v3", "not installed")])
 def test_what_cannot_be_used_is_said(env_id, words):
     if env_id.startswith("Lunar") and find_spec("Box2D"):
         pytest.skip("Box2D is installed here")
@@ -160,7 +160,7 @@ def test_what_cannot_be_used_is_said(env_id, words):
 def test_acrobot_all_at_once_is_gymnasiums_bit_for_bit():
     """Through ends at the goal and at the time limit; its state is one that single environments continue from."""
     world = describe("Acrobot-v1")
-    single, together = SingleEnvironments(world, 4, 3), AcrobotEnvironments(world, 4, 3)
+    single, together = SingleEnvironments(world, 4, 3), TogetherEnvironments(world, 4, 3)
     rng, ends = np.random.default_rng(1), np.zeros(2)
     for _ in range(700):
         actions = np.where(single.observations[:, 5] > 0, 2, 0)  # along with the lower link: it swings up
@@ -176,3 +176,103 @@ def test_acrobot_all_at_once_is_gymnasiums_bit_for_bit():
     single.load_state(together.state())
     for theirs, ours in zip(single.step(actions), together.step(actions), strict=True):
         assert np.array_equal(theirs, ours)
+
+
+def test_pendulum_all_at_once_is_gymnasiums_bit_for_bit():
+    """Through two time limits, with torques beyond the bounds."""
+    world = describe("Pendulum-v1")
+    single, together = SingleEnvironments(world, 3, 3), TogetherEnvironments(world, 3, 3)
+    rng, ends = np.random.default_rng(1), 0
+    for _ in range(410):
+        actions = (2 * rng.standard_normal((3, 1))).astype(np.float32)
+        expected, found = single.step(actions), together.step(actions)
+        for theirs, ours in zip((*expected, single.observations), (*found, together.observations), strict=True):
+            assert np.array_equal(theirs, ours) and theirs.dtype == ours.dtype
+        ends += found.truncated.sum()
+    assert ends == 6 and single.state() == together.state()
+
+
+def test_arguments_make_another_world():
+    lake, other = describe("FrozenLake-v1", "map_name=8x8 is_slippery=false"), describe("FrozenLake-v1")
+    assert (lake.observation_size, other.observation_size) == (64, 16)
+    worlds = make_environments("FrozenLake-v1", 8, 0, "is_slippery=false")
+    assert (worlds.step(np.full(8, 2)).next_observations.argmax(1) == 1).all()  # right is right on ice that is not slippery
+    assert describe("Pendulum-v1", "max_episode_steps=7").max_steps == 7
+    heavy, usual = (make_environments("Pendulum-v1", 2, 0, text) for text in ("g=20", ""))
+    torque = np.zeros((2, 1), np.float32)
+    assert not np.array_equal(heavy.step(torque).next_observations, usual.step(torque).next_observations)
+
+
+@pytest.mark.parametrize(("env_id", "text", "words"), [
+    ("FrozenLake-v1", "is_slipery=false", "FrozenLake-v1 has no argument 'is_slipery': did you mean 'is_slippery'"),
+    ("FrozenLake-v1", "map_name=9x9", "FrozenLake-v1 cannot be made with map_name=9x9 .KeyError"),
+    ("FrozenLake-v1", "is_slippery", "has no name or no value: write NAME=VALUE"),
+    ("FrozenLake-v1", "map_name='8x8", "have a quote that does not end"),
+    ("CartPole-v1", "max_episode_steps=0", "`max_episode_steps` of CartPole-v1 is 0: use a whole number from 1")])
+def test_a_wrong_argument_is_said(env_id, text, words):
+    with pytest.raises(LabError, match=words):
+        describe(env_id, text)
+
+
+class Faulty(gym.Env):
+    """An environment with one fault, in its third step; what it sees is a Dict, and its actions have two rows."""
+
+    def __init__(self, fault: str = "", action_space: spaces.Space | None = None):
+        self.fault, self.steps = fault, 0
+        self.observation_space = spaces.Dict({"kind": spaces.MultiDiscrete([2, 3]), "place": Box(-4, 4, (2, 2))})
+        self.action_space = action_space or Box(-1, 1, (2, 1))
+        if fault == "space":
+            self.action_space = spaces.MultiBinary(3)
+        if fault == "sequence":
+            self.observation_space = spaces.Sequence(spaces.Discrete(3))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        if self.fault == "reset":
+            raise RuntimeError("no world today")
+        return self._seen(), {}
+
+    def step(self, action):
+        assert action.shape == (2, 1) and np.abs(action).max() <= 1
+        self.steps += 1
+        wrong = self.fault if self.steps == 3 else ""
+        if wrong == "raises":
+            raise ValueError("a wall\nis in the way")
+        return self._seen(wrong), float("nan") if wrong == "reward" else 1.0, False, False, {}
+
+    def _seen(self, wrong=""):
+        place = np.full((2, 2), np.nan if wrong == "nan" else 2.0, np.float32)
+        return {"kind": np.array([1, 2]), "place": place} if wrong != "shape" else {"kind": np.array([1, 2])}
+
+
+@pytest.fixture
+def faulty():
+    gym.register("Faulty-v0", entry_point=Faulty)
+    described.cache_clear()
+    yield "Faulty-v0"
+    del gym.registry["Faulty-v0"]
+
+
+def test_a_dict_is_flattened_and_an_environment_without_an_end_has_a_limit(faulty):
+    world = describe(faulty)
+    assert (world.observation_size, world.actions, world.max_steps) == (9, 2, 1000)
+    assert world.scale == (1.0,) * 5 + (0.25,) * 4
+    worlds = make_environments(faulty, 2, 0)
+    assert worlds.observations.tolist() == [[0, 1, 0, 0, 1, 2, 2, 2, 2]] * 2
+    assert worlds.step(np.full((2, 2), 9.0, np.float32)).rewards.tolist() == [1, 1]  # clipped to ±1
+
+
+@pytest.mark.parametrize(("fault", "words"), [
+    ("reward", "gave the reward nan in step 3 of an episode"),
+    ("raises", "failed in step 3 of an episode .ValueError: a wall.: correct the environment"),
+    ("nan", "gave the observation .* and its space has 9 finite numbers"),
+    ("shape", "failed in an observation .KeyError"), ("reset", "failed in reset .RuntimeError: no world today"),
+    ("space", "has MultiBinary actions, and the methods here take"),
+    ("sequence", "observes a Sequence of no fixed length")])
+def test_a_faulty_environment_is_said(faulty, fault, words):
+    with pytest.raises(LabError, match=words) as raised:
+        worlds = make_environments(faulty, 2, 0, f"fault={fault}")
+        for _ in range(3):
+            worlds.step(np.zeros((2, 2), np.float32))
+    assert faulty in str(raised.value) and "\n" not in str(raised.value)
