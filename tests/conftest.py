@@ -5,11 +5,19 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; two cores are shared by all tests
+
+# Tests write into memory where there is room: a new store alone waits for the disk four times, and no test cuts the
+# power.
+MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 try:
     from xdist.scheduler import LoadFileScheduling
@@ -106,5 +114,5 @@ def lab_home(labs, monkeypatch):
         torch.set_num_threads(1)
     # A page that is tested takes the name of the main module, which a spawned process would run again.
     monkeypatch.setitem(sys.modules, "__main__", MAIN)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # no test cuts the power, and each sync is milliseconds
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # of a home on a disk each sync is milliseconds
     return home

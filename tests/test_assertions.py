@@ -9,6 +9,7 @@ from itertools import chain
 
 import pytest
 
+from tests.every import every
 from tests.imports import ROOT
 
 COUNTS = {"len", "abs", "count", "numel", "nbytes"}  # what is never below 0
@@ -161,7 +162,7 @@ def test_every_test_is_collected(files):
     assert lost == []
 
 
-@pytest.mark.parametrize("source", [
+@every("source", [
     "assert x == 1 or True", "assert (x, 'words')", "assert x and 1", "assert len(x) >= 0", "assert 0 <= x.numel()",
     "assert abs(x) > -1", "assert x == x", "assert float(x.y[1]) <= float(x.y[1])", "assert a < 1 if b else True",
     "assert all(len(x) >= 0 for x in y)", "assert (x for x in y)", "assert 'words'", "assert lambda: x",
@@ -171,7 +172,7 @@ def test_each_idle_assertion_is_found(source):
     assert idle(parsed(f"def test():\n    {source.replace(chr(10), chr(10) + '    ')}"))
 
 
-@pytest.mark.parametrize("source", [
+@every("source", [
     "assert x", "assert x or y", "assert not x", "assert len(x) > 0", "assert 0 <= x <= 1", "assert f() == f()",
     "assert x != x", "scored = row[row == row]", "assert loss >= 0", "assert b or a < 1", "assert [*x]",
     "f(lambda: seen.append(1) or True)",

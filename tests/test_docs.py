@@ -11,6 +11,7 @@ import yaml
 from PIL import Image
 
 from labcore.cli.main import parser
+from tests.every import every
 from tests.imports import ROOT
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -30,7 +31,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in plain}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@every("page", PAGES)
 def test_every_link_leads_to_a_file_and_to_a_heading_of_it(page):
     broken = []
     for link in LINK.findall(FENCED.sub("", page.read_text("utf-8"))):
@@ -84,7 +85,7 @@ def test_the_page_on_settings_has_every_variable_that_the_code_reads():
     assert not {variable for variable in read if variable not in tests}, "the tests would see those of who runs them"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@every("page", PAGES)
 def test_every_file_of_the_code_that_a_page_names_is_there(page):
     """A name alone is a file beside the one before it. A guide may also name files that it writes."""
     text = page.read_text("utf-8")

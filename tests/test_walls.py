@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
+from tests.every import every
 from tests.imports import ROOT, imported, nodes
 
 ON_A_GPU = ("labcore.maths.gpu_kernels",)  # imported on CUDA only: its Triton comes with torch's builds for CUDA
@@ -146,7 +147,7 @@ def test_no_pickle_no_foreign_code_no_wrong_import():
     assert found_in(CODE, faults) == {}
 
 
-@pytest.mark.parametrize("source, path", [
+@every("source, path", [
     ("import torch\nx = torch.load('a')", "labcore/a.py"), ("import pickle", "benchmarks/a.py"),
     ("from pickle import loads", "app/a.py"), ("f(trust_remote_code=True)", "labcore/a.py"),
     ("f(trust_remote_code=given)", "labcore/a.py"), ("def f():\n    import torch.nn", "pages/a.py"),

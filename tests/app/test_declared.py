@@ -20,6 +20,7 @@ from labcore.catalog.panels import PANELS
 from labcore.exports.handover.plan import Plan
 from labcore.exports.handover.tools import TOOLS
 from labcore.maths.call import call, cut_of, member, parameters
+from tests.every import every
 from tests.exports.handover.conftest import plan
 
 EVERY = [(family, choice) for family in choices.FAMILIES for choice in family]
@@ -125,7 +126,7 @@ def test_a_mix_with_it_is_shown_and_explained(family, choice):
             assert knob.symbol in row.latex, knob.key
 
 
-@pytest.mark.parametrize("family, choice", EVERY, ids=IDS)
+@every("family, choice", EVERY)
 def test_every_tool_says_what_becomes_of_it_and_of_its_knobs(family, choice):
     values, mix = filled(family, choice), "mine"
     base = plan("dpo" if "preference_loss" in values else "ppo")
@@ -138,7 +139,7 @@ def test_every_tool_says_what_becomes_of_it_and_of_its_knobs(family, choice):
         assert not [line for line in lines.values() if line.unsupported and len(line.note) < 10]
 
 
-@pytest.mark.parametrize("family, choice", EVERY, ids=IDS)
+@every("family, choice", EVERY)
 def test_the_microscope_has_a_number_where_there_is_no_arithmetic(family, choice):
     found = words.lines(replace(choice, worked=None), words.numbers({}), 0.25, Line("it"))
     assert [(line.result, line.worked, line.note) for line in found] == [("0.2500", "", choice.label)]

@@ -14,6 +14,7 @@ from labcore.catalog.kinds import KINDS
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.rows import Step
 from tests.app.seeding import samples, seed
+from tests.every import every
 
 ROWS = [(kind.key, row) for kind in KINDS.values() for row in kind.algorithms.values()]
 WRAPPED = re.compile(r"\\textcolor\{#7676([0-9a-f]{2})\}\{")
@@ -30,7 +31,7 @@ def unwrapped(latex: str) -> str:
     return latex
 
 
-@pytest.mark.parametrize("row", [row for _, row in ROWS], ids=[f"{kind}-{row.key}" for kind, row in ROWS])
+@every("row", [row for _, row in ROWS])
 def test_every_equation_stays_valid_and_has_terms(row):
     latex = terms.coloured(row)
     assert unwrapped(latex) == row.latex and latex.count(r"\textcolor") >= 2

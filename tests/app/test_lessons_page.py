@@ -29,6 +29,7 @@ from labcore.runs.spec.session import Record
 from labcore.workers.worker import drive
 from tests.analysis.lessons.lesson_text import TEXT
 from tests.app.seeding import html, link, ran, samples
+from tests.every import every
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_a_picture_shows_the_beginning_alone_until_there_is_a_verdict():
     assert theme.DARK[0] in svg(picture(lesson, True, "dark"))
 
 
-@pytest.mark.parametrize("name", [lesson.name for lesson in folders.built_in()])
+@every("name", [lesson.name for lesson in folders.built_in()])
 def test_no_picture_gives_the_answer_away_before_the_verdict(name):
     """Beyond the first two points its lines lie within a tenth of the distance at which they end."""
     heights = [[[float(place.split()[1]) for place in path.split("L")] for path in re.findall(
@@ -170,7 +171,7 @@ def test_a_picture_never_shows_the_curve_that_is_to_be_drawn():
     assert (before, after) == (1, 2) and lesson.drawn.metric in lesson.picture
 
 
-@pytest.mark.parametrize("name", [lesson.name for lesson in folders.built_in()])
+@every("name", [lesson.name for lesson in folders.built_in()])
 def test_every_picture_stays_within_its_frame(name):
     places = [tuple(map(float, place)) for path in re.findall(
         r'd="M([^H"]+)"', svg(picture(folders.find(name), True, "dark"))) for place in re.findall(

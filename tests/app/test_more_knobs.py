@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from app.training import more_knobs
 from labcore.catalog.knob import GROUPS
 from labcore.runs.spec.run_spec import every_knob
 from tests.app.seeding import html, ran, seed, unfolded
+from tests.every import every
 
 
 def folds(test) -> list[str]:
@@ -36,7 +35,7 @@ def test_every_knob_is_in_a_group_that_the_form_has():
     assert {knob.group for knob in every_knob().values()} <= GROUPS.keys()
 
 
-@pytest.mark.parametrize("knob", every_knob().values(), ids=lambda knob: knob.key)
+@every("knob", every_knob().values())
 def test_a_slider_reaches_at_least_as_far_as_usual_and_nothing_that_is_refused(knob):
     if knob.reach:
         assert knob.safe and knob.low <= knob.reach[0] <= knob.safe[0] < knob.safe[1] <= knob.reach[1] <= knob.high

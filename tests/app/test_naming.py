@@ -15,6 +15,7 @@ from labcore.runs.files.paths import home
 from labcore.runs.presets import spec_of
 from labcore.runs.spec.run_spec import every_knob, make
 from labcore.runs.store.store import Store
+from tests.every import every
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_knobs_changed_mid_run_have_their_signs():
         "β=0.5 after step 1; ε_low=0.1 after step 2")
 
 
-@pytest.mark.parametrize("key", every_knob())
+@every("key", every_knob())
 def test_labels_are_plain_words(key):
     """A label's markup would be read out by screen readers as it is written."""
     for going in (False, True):

@@ -21,6 +21,7 @@ from labcore.errors import LabError
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.rows import Event, Step
 from tests.app.seeding import samples
+from tests.every import every
 
 
 def feed(count: int, algorithm: str = "grpo") -> Feed:
@@ -63,7 +64,7 @@ def test_runs_lie_over_each_other_in_their_own_colours_with_their_own_markers():
     assert feeds["b"].knobs()["beta"] == 1
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@every("algorithm", ALGORITHMS)
 def test_the_charts_of_an_algorithm_are_its_row_s(algorithm):
     data = payload({"a": feed(0, algorithm)}, full=True, x="updates", smooth=0.0, ended=False)
     row = ALGORITHMS[algorithm]

@@ -25,6 +25,7 @@ from labcore.catalog.panels import PANELS, SWITCHED
 from labcore.classic.envs.gym_world import describe
 from labcore.errors import LabError
 from labcore.runs.spec.run_spec import RunSpec, knobs_of, make
+from tests.every import every
 from tests.llm.tools import SOMETIMES as NOT_IN_ALL
 from tests.llm.tools import records, session
 
@@ -80,7 +81,7 @@ def test_a_kind_is_wholly_declared(key):
     assert all(callable(named(target)) for target in (row.check, row.replay, *row.loops.values()) if target)
 
 
-@pytest.mark.parametrize("key, name", [pair for pair in ROWS if pair[0] not in LANGUAGE])
+@every("key, name", [pair for pair in ROWS if pair[0] not in LANGUAGE])
 def test_a_classic_row_names_its_method_and_what_its_session_holds(key, name):
     row, of = algorithm(name, key), KINDS[key]
     assert [other.key for other in of.algorithms.values() if other.method == row.method] == [name], "one method a row"
@@ -118,7 +119,7 @@ def test_a_default_spec_is_valid_and_survives_json(key, row, data):
         assert all(spec.knobs[knob.key] == own[knob.key] for knob in spec.row.knobs), work
 
 
-@pytest.mark.parametrize("key, name", ROWS)
+@every("key, name", ROWS)
 def test_a_row_says_what_it_is(key, name):
     row = algorithm(name, key)
     json.dumps(asdict(row))
@@ -132,7 +133,7 @@ def test_a_row_says_what_it_is(key, name):
     assert row.panels and len(set(row.panels)) == len(row.panels) and set(row.panels) <= set(PANELS)
 
 
-@pytest.mark.parametrize("key, name", ROWS)
+@every("key, name", ROWS)
 def test_a_row_names_functions_that_there_are(key, name):
     """They stand beside the equation, so they say what they compute and where it is from."""
     row = algorithm(name, key)
@@ -142,7 +143,7 @@ def test_a_row_names_functions_that_there_are(key, name):
         assert function.__module__ == target.split(":")[0] and function.__doc__
 
 
-@pytest.mark.parametrize("key", ALGORITHMS)
+@every("key", ALGORITHMS)
 def test_the_loss_of_a_language_model_comes_first_and_its_machine_last(key):
     row = ALGORITHMS[key]
     assert row.latex.startswith(("L = ", r"\begin{gathered}L = "))
@@ -150,7 +151,7 @@ def test_the_loss_of_a_language_model_comes_first_and_its_machine_last(key):
     assert (row.panels.index("loss") > row.panels.index("grad_norm")) == (row.loop != "sft")  # there it is what falls
 
 
-@pytest.mark.parametrize("key", ALGORITHMS)
+@every("key", ALGORITHMS)
 def test_a_row_holds_the_models_that_its_choices_need(key):
     row = ALGORITHMS[key]
     chosen = [knob.default for knob in row.knobs if knob.key == "advantage"]
@@ -203,7 +204,7 @@ def test_a_tiny_classic_run_logs_every_number_that_its_charts_show(key, name):
 
 # ---------------------------------------------------------------------------- knobs
 
-@pytest.mark.parametrize("key", sorted({*KNOBS.values()}))
+@every("key", sorted({*KNOBS.values()}))
 def test_a_knob_is_wholly_declared(key):
     for knob in [knob for knob, of in KNOBS.items() if of == key]:
         wholly_declared(knob)
@@ -278,7 +279,7 @@ BESIDE = {
                  "epsilon_end": "how it acts", "epochs": "how often the gradient is taken"}}
 
 
-@pytest.mark.parametrize("key, name", ROWS)
+@every("key, name", ROWS)
 def test_the_live_knobs_stand_in_the_equation(key, name):
     """What can be turned while it runs is a letter of what is learnt; so is G where groups count."""
     row = algorithm(name, key)
@@ -300,14 +301,14 @@ def stands(symbol: str, row: Algorithm) -> bool:
 
 # ---------------------------------------------------------------------------- metrics, panels, tasks, models
 
-@pytest.mark.parametrize("key", METRICS)
+@every("key", METRICS)
 def test_a_metric_says_what_it_is(key):
     declared = metric(key)
     assert declared.key == key and declared.label and declared.help.endswith(".") and declared.digits >= 0
     assert not declared.healthy or declared.healthy.endswith(".")
 
 
-@pytest.mark.parametrize("key", PANELS)
+@every("key", PANELS)
 def test_a_panel_draws_metrics_of_one_kind(key):
     panel = PANELS[key]
     drawn = [METRICS[name] for name in panel.metrics]
@@ -340,7 +341,7 @@ def test_a_task_can_be_made(key, data):
     assert row.verifiable or "online" not in row.loops
 
 
-@pytest.mark.parametrize("key, name", [pair for pair in WORK if pair[0] != "llm"])
+@every("key, name", [pair for pair in WORK if pair[0] != "llm"])
 def test_a_classic_task_can_be_made(key, name):
     row, of = task(name, key), KINDS[key]
     assert row.key == name and row.label and row.help.endswith(".") and set(row.loops) <= LOOPS_OF[key]

@@ -20,6 +20,7 @@ from labcore.errors import LabError
 from labcore.llm.networks import needed
 from labcore.runs.spec.run_spec import make
 from tests.catalog.test_kinds import BESIDE, NOT_IN_ALL
+from tests.every import every
 from tests.llm.tools import records, session
 
 SORT = task("sort")
@@ -81,7 +82,7 @@ def choices_of(loop: str):
     return [(base, knob.key, choice) for knob in row.knobs if knob.key in PARTS for choice in knob.choices]
 
 
-@pytest.mark.parametrize("base, knob, choice", [*choices_of("online"), *choices_of("preference")])
+@every("base, knob, choice", [*choices_of("online"), *choices_of("preference")])
 def test_an_equation_is_whole_and_changes_with_every_choice_that_acts(base, knob, choice):
     values = filled(base, ld_alpha=0.5, second_loss="none" if knob != "second_loss" else "sft")
     if knob == "importance_mode":
@@ -123,7 +124,7 @@ def test_overlong_filtering_is_written_as_the_selection_is_and_once():
     assert ended == [1, 1, 1]
 
 
-@pytest.mark.parametrize("key", MIXED)
+@every("key", MIXED)
 def test_the_live_knobs_of_a_row_stand_in_its_equation(key):
     row, latex = ALGORITHMS[key], equation(ALGORITHMS[key].loop, filled(key))
     off = {"beta"} if filled(key).get("kl_placement") == "off" else set()
@@ -192,7 +193,7 @@ def test_each_caution_has_its_mix():
 # ---- the row of a mix --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", MIXED)
+@every("key", MIXED)
 def test_a_mix_that_changes_nothing_is_its_row(key):
     row, named = mixed.row(key, "mine", {}), ALGORITHMS[key]
     assert (row.label, row.key, row.loop, row.models) == ("mine", key, named.loop, named.models)

@@ -16,6 +16,7 @@ from labcore.catalog.presets import PRESETS, RECORDED, Preset, preset, recorded
 from labcore.errors import LabError
 from labcore.runs.presets import preset_of, spec_of, unwatched
 from labcore.runs.spec.run_spec import RunSpec, make
+from tests.every import every
 
 ALL = pytest.mark.parametrize("each", PRESETS.values(), ids=PRESETS)
 AT_ONCE = ("no_traces", "long_traces")  # two seconds together: no part of `long`
@@ -50,7 +51,7 @@ def test_nothing_is_recorded_of_presets_that_are_gone_and_the_file_is_small() ->
     assert json.loads(RECORDED.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("each", [each for each in PRESETS.values() if each.beside], ids=lambda each: each.key)
+@every("each", [each for each in PRESETS.values() if each.beside])
 def test_two_presets_that_stand_together_make_equally_many_updates(each: Preset) -> None:
     other = PRESETS[each.beside]
     assert other.beside == each.key and other.kind == each.kind and other.task == each.task

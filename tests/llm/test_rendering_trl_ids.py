@@ -14,13 +14,13 @@ import json
 from functools import cache
 from pathlib import Path
 
-import pytest
 import torch
 
 from labcore.llm.rendering import Rendering, encode_answers, encode_examples, encode_prompts
 from labcore.tasks.preferences import Preferences
 from labcore.tasks.prompts import Prompts
 from labcore.tasks.task import Pair, Problem, Single
+from tests.every import every
 from tests.llm.tokenizers import TOKENIZERS, Model
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_ids.json").read_text("utf-8"))
@@ -73,7 +73,7 @@ def made_by_the_lab(found: Rendering, kind: str, row: Problem | Pair | Single) -
         side: answers.ids[at][answers.mask[at]].tolist() for at, side in enumerate(sides)}}
 
 
-@pytest.mark.parametrize("tokenizer, kind, name", [case for case in CASES if case not in REFUSED])
+@every("tokenizer, kind, name", [case for case in CASES if case not in REFUSED])
 def test_ids_and_loss_masks_are_those_of_trl(tmp_path, tokenizer, kind, name):
     expected = CASES[tokenizer, kind, name]
     row = read(tmp_path, kind, GOLDEN["rows"][kind][name])

@@ -13,6 +13,7 @@ import torch
 from labcore.catalog.choices import ADVANTAGE
 from labcore.catalog.kinds import algorithm
 from labcore.llm.rollout import Rollout, credit, total_rewards
+from tests.every import every
 from tests.llm.tools import prompts
 
 MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False], [True, True, True]])
@@ -153,8 +154,7 @@ def test_groups_are_compared_with_themselves():
 TRL = json.loads((Path(__file__).parents[1] / "golden" / "trl_rloo_advantages.json").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("case", TRL["cases"], ids=lambda case: "-".join(
-    str(case[key]) for key in ("rewards", "beta", "normalize_advantages", "reward_clip_range")))
+@every("case", TRL["cases"])
 def test_rloo_is_trls_whatever_could_be_scored(case):
     """`one_scored`: of one group a single completion, of another none."""
     given = torch.tensor([[float(reward) for reward in row] for row in TRL["rewards_per_func"][case["rewards"]]])

@@ -16,6 +16,7 @@ from labcore.llm.batch import Prompts
 from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.sampler import draw, keep_top, penalised, sample
 from labcore.maths.logprobs import selective_log_softmax
+from tests.every import every
 from tests.llm.tools import CACHED, CACHELESS, LENGTHS, every_completion, model, prompts
 
 EOS = 1
@@ -77,7 +78,7 @@ def test_draw():
     assert counts[4] == 0 and surprise(counts[:4], probabilities[:4]) < 4
 
 
-@pytest.mark.parametrize("top_k, top_p, kept", [
+@every("top_k, top_p, kept", [
     (0, 1.0, {0, 1, 2, 3}), (4, 1.0, {0, 1, 2, 3}), (9, 1.0, {0, 1, 2, 3}), (1, 1.0, {2}), (2, 1.0, {2, 0}),
     (3, 1.0, {2, 0, 3}), (0, 0.01, {2}), (0, 0.5, {2}), (0, 0.51, {2, 0}), (0, 0.76, {2, 0, 3}),
     (0, 0.95, {0, 1, 2, 3}), (2, 0.6, {2}), (2, 0.7, {2, 0}), (1, 0.99, {2})])

@@ -8,6 +8,7 @@ from labcore.maths import advantages, returns, shaping
 from labcore.maths.call import member
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.maths.masked import masked_sum
+from tests.every import every
 
 GROUP = ("leave_one_out", "group_mean", "group_standardised", "batch_standardised")
 BY_SEQUENCE = ("batch_mean", *GROUP)
@@ -124,7 +125,7 @@ def test_gdpo_matches_trl(golden, close, rewards, scale):
     close(got.flatten(), case["advantages"])
 
 
-@pytest.mark.parametrize("case", range(16))
+@every("case", range(16))
 def test_matches_trl_rloo(golden, close, case):
     reference = golden("trl_rloo_advantages")
     case = reference["cases"][case]

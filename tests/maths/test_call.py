@@ -5,6 +5,7 @@ from labcore.catalog.choices import ADVANTAGE, FAMILIES, OBJECTIVE, PREFERENCE_L
 from labcore.errors import LabError
 from labcore.maths import ratios, surrogates
 from labcore.maths.call import call, cut_of, member, parameters
+from tests.every import every
 
 KNOBS = {"gamma": 0.9, "gae_lambda": 0.8, "clip_low": 0.2, "clip_high": 0.28, "ratio_cap": 5.0, "gate_positive": 1.0,
          "gate_negative": 1.05, "beta": 0.1, "max_new_tokens": 8, "overlong_buffer": 2, "overlong_penalty": 0.5,
@@ -25,7 +26,7 @@ def functions(family, key):
     return [member(family, key), *([cut] if cut else [])]
 
 
-@pytest.mark.parametrize(("family", "key"), EVERY, ids=[f"{family.key}-{key}" for family, key in EVERY])
+@every(("family", "key"), EVERY)
 def test_every_choice_asks_for_what_its_family_provides_and_the_knobs_it_needs(family, key):
     """Nothing more: a wrong name fails here and not in mid-run."""
     known = {*family.provides, *family[key].needs}
@@ -36,7 +37,7 @@ def test_every_choice_asks_for_what_its_family_provides_and_the_knobs_it_needs(f
         assert (names - required) & known == optional & names, "a quantity with a default may go unnoticed"
 
 
-@pytest.mark.parametrize(("family", "key"), MEMBERS, ids=[f"{family.key}-{key}" for family, key in MEMBERS])
+@every(("family", "key"), MEMBERS)
 def test_every_choice_is_a_documented_equation(family, key):
     for function in functions(family, key):
         first_line = function.__doc__.splitlines()[0]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from labcore.maths.pass_at_k import pass_at_k
+from tests.every import every
 
 
 def test_by_hand():
@@ -17,7 +18,7 @@ def test_by_hand():
     assert pass_at_k(torch.tensor([1]), 4, 3).tolist() == pytest.approx([0.75])
 
 
-@pytest.mark.parametrize(("samples", "k"), [(n, k) for n in range(1, 7) for k in range(1, n + 1)])
+@every(("samples", "k"), [(n, k) for n in range(1, 7) for k in range(1, n + 1)])
 def test_it_is_the_share_of_all_subsets_with_a_right_sample(samples, k):
     subsets = list(combinations(range(samples), k))
     expected = [sum(any(place < right for place in subset) for subset in subsets) / len(subsets)

@@ -13,6 +13,7 @@ from labcore.maths import divergences, preferences, supervised
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import log_square_sum
 from labcore.maths.preferences import log_odds
+from tests.every import every
 
 NAMES = PREFERENCE_LOSS.names
 KNOBS = {"beta": 0.5, "label_smoothing": 0.2, "exo_epsilon": 0.1, "discopop_tau": 0.05, "target_margin": 0.3,
@@ -74,7 +75,7 @@ def test_every_loss_has_a_slow_twin():
     assert {*SLOW, *WHOLE} == set(NAMES)
 
 
-@pytest.mark.parametrize("name", SLOW)
+@every("name", SLOW)
 def test_a_loss_is_its_formula(name, given, close):
     columns = [given[key].tolist() for key in ("log_ratio_chosen", "log_ratio_rejected", "logprob_chosen",
                                                "logprob_rejected", "length_chosen", "length_rejected")]
@@ -131,7 +132,7 @@ def test_odds_of_a_certain_answer_are_finite(close):
     assert log_odds(certain).isfinite() and torch.autograd.grad(log_odds(certain).sum(), certain)[0].isfinite()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_gradients_are_those_of_finite_differences(name, given):
     function = member(PREFERENCE_LOSS, name)
     keys = [key for key in given if key in signature(function).parameters and given[key].is_floating_point()
@@ -141,7 +142,7 @@ def test_gradients_are_those_of_finite_differences(name, given):
         lambda *values: call(function, KNOBS, {**given, **dict(zip(keys, values, strict=True))}), tensors)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_a_step_downhill_raises_the_chosen_or_lowers_the_rejected_side(name, given):
     """What each of them is for: the margin grows. APO-down lowers both."""
     tensors = {key: value.clone().requires_grad_() for key, value in given.items() if value.is_floating_point()
@@ -153,7 +154,7 @@ def test_a_step_downhill_raises_the_chosen_or_lowers_the_rejected_side(name, giv
     assert slope["chosen"] < slope["rejected"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_the_catalog_says_what_a_loss_asks_for(name):
     choice, asked = PREFERENCE_LOSS[name], set(signature(member(PREFERENCE_LOSS, name)).parameters)
     assert choice.reference == any("log_ratio" in key or key.startswith("ref_") for key in asked)
@@ -161,7 +162,7 @@ def test_the_catalog_says_what_a_loss_asks_for(name):
     assert choice.mismatched == ("mismatched_kl" in asked)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_only_losses_of_the_whole_batch_change_with_the_other_pairs(name, given, close):
     function = member(PREFERENCE_LOSS, name)
     whole = call(function, KNOBS, given)

@@ -14,6 +14,7 @@ from labcore.catalog.choices import FAMILIES
 from labcore.maths import aggregation, kl, ratios, surrogates, weights
 from labcore.maths.call import call, member
 from labcore.maths.masked import masked_mean
+from tests.every import every
 
 FILES = Path(__file__).parents[1] / "golden"
 GRPO = json.loads((FILES / "trl_grpo_loss.json").read_text("utf-8"))
@@ -125,7 +126,7 @@ def check_clip_metrics(close, q, by_sequence, metrics):
     close(max(row["high"] for row in rows), metrics["clip_ratio/high_max"], torch.float32)
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@every("case", CASES)
 def test_matches_trl_grpo(close, case):
     check(close, case)
 
@@ -171,7 +172,7 @@ def surrogate_of(case):
     return choices(case["config"])["surrogate"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@every("case", CASES)
 def test_the_wrong_sign_is_rejected_everywhere(close, case):
     with pytest.raises(AssertionError):
         check(close, case, {"surrogate": negated(getattr(surrogates, surrogate_of(case)))})

@@ -9,6 +9,7 @@ import pytest
 
 from labcore.tasks.countdown import TARGETS, Countdown, solutions, solves, value
 from labcore.tasks.task import Problem
+from tests.every import every
 
 
 @pytest.mark.parametrize("numbers", [2, 3, 4, 5])
@@ -45,9 +46,9 @@ def test_any_solution_counts(text):
     assert Countdown({"numbers": 3}).score(Problem("2,7,3:13=", "2*3+7"), text).reward == 1
 
 
-@pytest.mark.parametrize("text", ["", "13", "6+7", "2*3+7 ", "2*3+7=13", "2*3+7)", "(2*3+7", "2**3+7", "-7+20", "2*3+",
-                                  "2*37", "7+3+2", "2*3+7+2-2", "٢*3+7", "__import__('os')", "(" * 3000,
-                                  "(" * 40 + "2*3+7" + ")" * 40, "9**9**9**9", "1e9"])
+@every("text", ["", "13", "6+7", "2*3+7 ", "2*3+7=13", "2*3+7)", "(2*3+7", "2**3+7", "-7+20", "2*3+",
+                "2*37", "7+3+2", "2*3+7+2-2", "٢*3+7", "__import__('os')", "(" * 3000,
+                "(" * 40 + "2*3+7" + ")" * 40, "9**9**9**9", "1e9"])
 def test_all_else_is_wrong(text):
     assert Countdown({"numbers": 3}).score(Problem("2,7,3:13=", "2*3+7"), text).reward == 0
 

@@ -7,6 +7,7 @@ import pytest
 from labcore.errors import LabError
 from labcore.tasks.layouts import Entry, entry
 from labcore.tasks.task import Turn
+from tests.every import every
 
 USER, ASSISTANT, SYSTEM = (lambda text, role=role: Turn(role, text) for role in ("user", "assistant", "system"))
 
@@ -58,7 +59,7 @@ LABELS = [(True, True), (False, False), (1, True), (0, False), (1.0, True), ("tr
           ("1", True)]
 
 
-@pytest.mark.parametrize("name", ROWS)
+@every("name", ROWS)
 def test_each_layout_is_read(name):
     given, expected = ROWS[name]
     found = entry(given, "line 1 of x.jsonl")
@@ -83,7 +84,7 @@ def test_fields_are_named_by_the_user():
     assert found == Entry("6*7?", (SYSTEM("Be brief."), USER("6*7?")), "42") and given.keys() == {"q", "sol", "persona"}
 
 
-@pytest.mark.parametrize("given, names, words", [
+@every("given, names, words", [
     ({"text": "a"}, {}, "no field 'prompt' or 'question' or 'problem'.*--map prompt=FIELD.*'text'"),
     ({"q": "a"}, {"prompt": "ask"}, "no field 'ask', which is to be the prompt.*'q'"),
     ({"prompt": ""}, {}, "empty prompt"), ({"prompt": []}, {}, "no list of turns"),

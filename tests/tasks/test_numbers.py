@@ -3,12 +3,11 @@
 import random
 from decimal import Decimal
 
-import pytest
-
 from labcore.tasks.numbers import number, numeric, plain
+from tests.every import every
 
 
-@pytest.mark.parametrize(("text", "value"), [
+@every(("text", "value"), [
     ("#### 18", "18"),
     ("####18", "18"),
     ("9 * 2 = $18\n#### 1,018", "1018"),
@@ -67,7 +66,7 @@ def test_number(text, value):
     assert number(text) == Decimal(value)
 
 
-@pytest.mark.parametrize("text", [
+@every("text", [
     "", "none", "####", "#### none", "$", "-", "٣", "3/4", "so it is 1/4", "1 / 4", "#### 3/4", "3⁄4", "2:45", "1,5",
     "1,2,3", "0,500", "1.000,50", "1.000.000", "1,000,5", "1'00",
     "1.2.2024", r"\frac{3}{4}", r"\frac34", r"\frac{x}{4}",
@@ -78,7 +77,7 @@ def test_no_number(text):
     assert number(text) is None
 
 
-@pytest.mark.parametrize(("completion", "answer", "right"), [
+@every(("completion", "answer", "right"), [
     ("The answer is $18.00", "#### 18", True), ("so 17", "18", False), ("I do not know", "18", False),
     ("I do not know", "nor do I", False), ("-18", "18", False), ("1800%", "1,800", True),
     ("so it is 1/4", "3/4", False), ("2:45", "3:45", False), ("3/4", "4", False), ("1,5", "5", False),
@@ -89,7 +88,7 @@ def test_numeric(completion, answer, right):
     assert numeric(completion, answer) is right
 
 
-@pytest.mark.parametrize(("answer", "fits"), [
+@every(("answer", "fits"), [
     ("18", True), ("-1,234.5", True), ("$18", True), ("50%", True), ("1 000", True), ("–7", True), ("18.", True),
     ("9 * 2 = 18\n#### 18", True), ("#### $1,000", True), (r"so \boxed{42}", True), ("1e3", True),
     ("18 eggs", False), ("20-5", False), ("1 2", False), ("3/4", False), ("#### 3/4", False), ("1,5", False),

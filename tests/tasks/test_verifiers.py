@@ -21,6 +21,7 @@ from labcore.tasks.verifiers import (
     verifier,
     within,
 )
+from tests.every import every
 
 
 def test_the_table_has_the_verifiers_of_the_catalog():
@@ -34,7 +35,7 @@ def test_exact(completion, answer, right):
     assert exact(completion, answer) is right
 
 
-@pytest.mark.parametrize(("completion", "answer", "right"), [
+@every(("completion", "answer", "right"), [
     ("B", "B", True), ("(B)", "B", True), ("b", "B", True), ("B.", "(B)", True), ("**B**", "B", True),
     ("Answer: B", "B", True), ("the answer is B.", "B", True),
     ("The correct answer is (B) because A is odd.", "B", True),
@@ -51,7 +52,7 @@ def test_choice(completion, answer, right):
     assert choice(completion, answer) is right
 
 
-@pytest.mark.parametrize(("completion", "answer", "right"), [
+@every(("completion", "answer", "right"), [
     ('{"a": 1}', '{"a": 1.0}', True), (' {"b": 2, "a": [1]}\n', '{"a":[1],"b":2}', True), ("[]", "", True),
     ('Here:\n```json\n{"a": 1}\n```\nDone.', '{"a": 1}', True), ("```\n[1]\n```", "[1]", True), ("3", "any list", True),
     ('{"a": 1', "", False), ("", "", False), ("{'a': 1}", "", False), ("[NaN]", "", False), ("[1]", "[true]", False),

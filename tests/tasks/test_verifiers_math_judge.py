@@ -8,9 +8,10 @@ import pytest
 from labcore.errors import LabError
 from labcore.tasks import verifiers
 from labcore.tasks.verifiers import maths
+from tests.every import every
 
 
-@pytest.mark.parametrize(("completion", "answer", "right"), [
+@every(("completion", "answer", "right"), [
     (r"\frac{3}{4}", "3/4", True), ("0.75", "3/4", True), ("3/4", r"\frac34", True),
     ("6/8", r"\boxed{\frac{3}{4}}", True),
     (r"The answer is $\frac{3}{4}$.", "0.75", True), (r"\boxed{42}. I checked 3 times", "42", True),

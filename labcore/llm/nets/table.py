@@ -113,7 +113,7 @@ def places(ids: Tensor, mask: Tensor | None, base: int) -> Tensor:
 def build_table(vocabulary: int, context: int, seed: int, end: int) -> SoftmaxTable:
     """A table of slightly uneven distributions that depend on `seed` only; on the cpu. Global chance is left alone."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         model = SoftmaxTable(SoftmaxTableConfig(vocabulary, context, eos_token_id=end, pad_token_id=end))
     model.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end, do_sample=True)
     model.eval()

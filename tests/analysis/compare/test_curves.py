@@ -14,6 +14,7 @@ from labcore.runs.store.rows import Event, Step
 from labcore.runs.store.store import Store
 from labcore.runs.traces import metric_of, trace
 from tests.analysis.compare import tools
+from tests.every import every
 
 NAN = float("nan")
 
@@ -123,8 +124,7 @@ def test_the_metric_to_compare_by():
         metric_of([a, tools.trace([1], metric="epsilon")])
 
 
-@pytest.mark.parametrize("row", [row for of in KINDS.values() for row in of.algorithms.values()],
-                         ids=lambda row: row.key)
+@every("row", [row for of in KINDS.values() for row in of.algorithms.values()])
 def test_every_algorithm_has_a_metric_to_be_judged_by(row):
     logged = {key: [1.0] for panel in row.panels for key in PANELS[panel].metrics}
     chosen = METRICS[metric_of([tools.trace([1], metric="epsilon", **logged)])]

@@ -30,6 +30,7 @@ from tests.analysis.doctor.tools import (
     taught,
     well,
 )
+from tests.every import every
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -219,7 +220,7 @@ LONG = grows("completions/mean_length", 5, 0.1, **STUCK)
 FALLS = grows("logps/chosen", -1, -0.05, measured(0.4, 0))
 
 
-@pytest.mark.parametrize(("rule", "algorithm", "knobs", "row", "fix"), [
+@every(("rule", "algorithm", "knobs", "row", "fix"), [
     ("entropy_collapse", "grpo", {}, STEP_DOWN, ("entropy_coef", 0.01)),
     ("entropy_collapse", "grpo", {"entropy_coef": 0.05}, STEP_DOWN, ("entropy_coef", 0.1)),
     ("zero_variance", "grpo", {"group_size": 64, "prompts_per_step": 4}, flat(frac_reward_zero_std=0.7),

@@ -8,6 +8,7 @@ import pytest
 from labcore.analysis.lessons import expression
 from labcore.analysis.lessons.expression import number, parse
 from labcore.errors import LabError
+from tests.every import every
 
 STEPS = np.arange(1.0, 11.0)
 # Two seeds each: the reward of a rises by 1 a step (from 1, from 2), that of b is 5.
@@ -20,7 +21,7 @@ def value(text: str) -> list[float]:
     return number(parse(f"{text} > 0", ["a", "b"]).tree.left, RUNS, 2).tolist()
 
 
-@pytest.mark.parametrize("text, expected", [
+@every("text, expected", [
     ('first(a, "reward")', [3, 4]), ('first(a, "reward", 1)', [1, 2]), ('last(a, "reward")', [8, 9]),
     ('last(a, "reward", 2)', [9.5, 10.5]), ('last(a, "reward", 99)', [5.5, 6.5]), ('mean(a, "reward")', [5.5, 6.5]),
     ('max(a, "reward")', [10, 11]), ('min(a, "reward")', [1, 2]), ('slope(a, "reward")', [1, 1]),
@@ -39,7 +40,7 @@ def test_a_check_knows_what_it_reads_and_may_stand_on_several_lines():
     assert check.comparisons == ("last(a, 'reward') > 1", "0 < last(b, 'kl')", "last(b, 'kl') ≤ 2")
 
 
-@pytest.mark.parametrize("text, said", [
+@every("text, said", [
     ("9 ** 9 ** 9 > 1", "not a number"), ("2 << 1000 > 1", "not a number"), ("1 @ 2 > 1", "not a number"),
     ("7 // 2 > 1", "not a number"), ("10000000000000 > 1", "up to 1e+12"), ("1e400 > 1", "up to 1e+12"),
     ("9" * 500 + " > 1", "not a number that"), ("1j > 0", "not a number"), ("True > 0", "not a number"),

@@ -12,6 +12,7 @@ from labcore.analysis.lessons.lesson import OWN_TOPIC, parse
 from labcore.catalog.presets import preset
 from labcore.errors import LabError
 from tests.analysis.lessons.lesson_text import TEXT
+from tests.every import every
 
 
 def test_what_a_file_becomes():
@@ -60,7 +61,7 @@ def test_a_question_may_be_a_curve():
     assert lesson.charts[0] == "episode_return"
 
 
-@pytest.mark.parametrize("old, new, said", [
+@every("old, new, said", [
     ("+++\ntitle", "title", r"does not begin with settings"), ('"Both learn"', '"Both', r"not TOML .*line 2"),
     ("minutes = 1", "minutes = 1\nminutes = 2", r"not TOML"), ("title =", "titel =", r"line 2: .*did you mean 'title'"),
     ('source = "None: a test"\n', "", r"source is missing"), ('kind = "maze"\n', "", r"runs\.kind is missing"),

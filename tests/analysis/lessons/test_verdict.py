@@ -7,6 +7,7 @@ import pytest
 
 from labcore.analysis.lessons.expression import parse
 from labcore.analysis.lessons.verdict import judge
+from tests.every import every
 
 
 def runs(*values: float, name: str = "a") -> dict:
@@ -18,7 +19,7 @@ def says(text: str, *values: float) -> str:
     return judge(parse(text, ["a"]), runs(*values)).says
 
 
-@pytest.mark.parametrize("text, values, expected", [
+@every("text, values, expected", [
     ('last(a, "reward") > 1', (2, 2.1, 2.2), "holds"), ('last(a, "reward") > 1', (0.2, 0.1, 0), "fails"),
     ('last(a, "reward") > 1', (0, 1.5, 3), "close"), ('last(a, "reward") < 1', (0.2, 0.1, 0), "holds"),
     ('last(a, "reward") < 1', (2, 2.1, 2.2), "fails"), ('last(a, "reward") > 1', (2,), "close"),

@@ -11,6 +11,7 @@ from labcore.catalog.mix.cautions import of_run
 from labcore.catalog.mix.nearest import LOOPS
 from labcore.catalog.mix.summary import summarise
 from labcore.runs.spec.run_spec import knobs_of, make
+from tests.every import every
 
 # Read in the sources of TRL 1.16.0: trainer/*_config.py and experimental/*/*_config.py.
 TRL = {"grpo": {"learning_rate": 1e-6, "beta": 0.0, "group_size": 8, "updates_per_batch": 1},
@@ -32,7 +33,7 @@ def values(algorithm: str, task: str, weights: str) -> dict:
     return {knob.key: knob.default for knob in knobs_of(ALGORITHMS[algorithm], TASKS[task], weights)}
 
 
-@pytest.mark.parametrize("algorithm", TRL)
+@every("algorithm", TRL)
 def test_the_numbers_are_those_of_the_tools(algorithm):
     found = values(algorithm, "prompts", FULL)
     assert {key: found[key] for key in TRL[algorithm]} == TRL[algorithm]
@@ -41,7 +42,7 @@ def test_the_numbers_are_those_of_the_tools(algorithm):
         0.9, 0.999, 1e-8, 1.0)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@every("algorithm", ALGORITHMS)
 def test_adapters_take_ten_times_the_rate(algorithm):
     full, adapters = (values(algorithm, "prompts", weights) for weights in (FULL, LORA))
     rates = {"learning_rate", "critic_learning_rate"} & full.keys()

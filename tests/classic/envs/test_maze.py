@@ -17,6 +17,7 @@ from labcore.classic.envs.maze_env import ENV_ID, MazeEnv
 from labcore.classic.envs.maze_presets import build, cliff, random_maze, slippery, textbook
 from labcore.classic.envs.maze_text import drawn, from_json, from_rows, from_text, to_json, to_text, unfinished
 from labcore.errors import LabError
+from tests.every import every
 
 UP, RIGHT, DOWN, LEFT = range(4)
 PRESETS = {name: build(row, {}) for name, row in TASKS.items() if not row.knobs}
@@ -102,7 +103,7 @@ def test_json_may_hold_the_rows_alone():
 GOOD = {"rows": ["S.", ".G"], "rewards": [10]}
 
 
-@pytest.mark.parametrize(("changes", "words"), [
+@every(("changes", "words"), [
     ({"rows": ["..", ".G"]}, "no start: paint"), ({"rows": ["S.", ".."], "rewards": []}, "no goal: paint"),
     ({"rows": ["SS", ".G"]}, "2 starts"), ({"rows": ["S.", "G"]}, "Row 2 of the maze has 1 cells"),
     ({"rows": ["S" + "." * 30, "G" + "." * 30]}, "2 × 31 cells, larger than 30 × 30"),

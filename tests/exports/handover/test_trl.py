@@ -25,6 +25,7 @@ from labcore.runs.imports import imported
 from labcore.runs.spec.session import Record
 from labcore.runs.store.store import Store
 from labcore.watch.trl import LabCallback
+from tests.every import every
 from tests.exports.handover.conftest import ENGINE, plan, switched
 
 SMALL = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 4}
@@ -51,7 +52,7 @@ def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
     assert f"from {module} import {trl.TRAINERS[trainer]}, {trainer}" in trl.script(plan(algorithm))
 
 
-@pytest.mark.parametrize("algorithm, knobs, found", [
+@every("algorithm, knobs, found", [
     ("ipo", {}, {"loss_type": ["ipo"]}), ("slic", {}, {"loss_type": ["hinge"]}), ("dft", {}, {"loss_type": "dft"}),
     ("robust_dpo", {"label_smoothing": 0.2}, {"loss_type": ["robust"], "label_smoothing": 0.2}),
     ("exo", {"exo_epsilon": 0.01}, {"loss_type": ["exo_pair"], "label_smoothing": 0.01}),

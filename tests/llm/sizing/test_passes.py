@@ -8,6 +8,7 @@ import pytest
 
 from labcore.llm.sizing import passes
 from labcore.llm.sizing.passes import Batch, Layers, Mode
+from tests.every import every
 
 LAYERS = Layers(layers=2, heads=2, hidden=8, queries=8, keys=4, inner=16, vocabulary=10, packs=True, own=False,
                 fused=False, shares=True, plain_head=True, longest_packed=40, most_logits=2**26)
@@ -18,7 +19,7 @@ LARGE = replace(LAYERS, layers=24, hidden=1024, queries=1024, keys=1024, inner=2
 ANSWERS, QUESTIONS = Batch(16, 8, 128, 100, 256), Batch(16, 8, 128, 1000, 100)
 
 
-@pytest.mark.parametrize(("layers", "done", "mode", "expected"), [
+@every(("layers", "done", "mode", "expected"), [
     (LAYERS, SHORT, Mode(), "packed"), (LAYERS, ALONE, Mode(), "plain"),
     (replace(LAYERS, own=True), ALONE, Mode(), "packed"),
     (replace(LAYERS, packs=False), SHORT, Mode(), "shared"),

@@ -17,6 +17,7 @@ from labcore.runs import jobs
 from labcore.runs.files import datasets, uploads
 from labcore.runs.files.datasets import CONVERTED, Dataset, fetch, parse
 from labcore.runs.files.rows import read_rows
+from tests.every import every
 from tests.runs.files.hub import serving
 
 
@@ -55,7 +56,7 @@ def read(found) -> list[dict[str, str]]:
     return read_rows(found.path, lambda row, line: dict(row))
 
 
-@pytest.mark.parametrize("name, asked", [
+@every("name, asked", [
     ("openai/gsm8k", Dataset("openai/gsm8k")), ("openai/gsm8k:test", Dataset("openai/gsm8k", "", "test")),
     ("openai/gsm8k:main/test", Dataset("openai/gsm8k", "main", "test")), ("a/b.jsonl", None), ("a/b/c", None),
     ("a/b.parquet", None), ("a", None), ("../a", None), ("./a", None), ("a/b:c:d", None), ("/a/b", None),

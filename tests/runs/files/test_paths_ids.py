@@ -27,6 +27,7 @@ from labcore.runs.spec import model_names
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.store import Store
 from labcore.tasks import labels
+from tests.every import every
 from tests.runs.fake import grpo
 from tests.runs.files.made_names import HOSTILE
 
@@ -48,7 +49,7 @@ def test_an_id_is_one_plain_folder(name):
     assert not (is_run_id(name) and is_import(name))
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@every("name", HOSTILE)
 def test_a_hostile_name_is_no_id(name):
     assert not is_id(name) and not is_run_id(name) and not is_import(name)
 

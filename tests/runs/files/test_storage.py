@@ -12,6 +12,7 @@ from labcore.errors import LabError
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files import storage
 from labcore.runs.files.paths import CHECKPOINTS, home, run_folder
+from tests.every import every
 from tests.runs.files.artifacts.tools import RUN, saved
 
 QUESTIONS = {name: inspect.getclosurevars(question).nonlocals["function"] for name, question in vars(storage).items()
@@ -38,7 +39,7 @@ def test_without_a_setting_nothing_is_noted_and_this_machine_is_all_there_is():
         storage.publish(None, (), False)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@every("name", QUESTIONS)
 def test_an_object_store_answers_every_question_in_the_same_form(name):
     answer = resolve_name(f"{storage.PACKAGE}.{QUESTIONS[name]}")
     asked, answered = (inspect.signature(each).parameters.values() for each in (vars(storage)[name], answer))

@@ -13,6 +13,7 @@ from labcore.errors import LabError
 from labcore.runs.imports import kinds, objects
 from labcore.runs.imports.layouts import OWN, known, layout_of
 from labcore.runs.imports.reading import parse
+from tests.every import every
 from tests.runs.imports import files
 
 
@@ -98,7 +99,7 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said():
         assert columns["reward"] == [0.25, 0.5] and "is cut off and was left out" in notes[-1]
 
 
-@pytest.mark.parametrize("name, content, words", [
+@every("name, content, words", [
     ("events.out.tfevents.17.host", b"\x18\0\0\0\0\0\0\0\xa3\x7fK\"\t\0\0\xc0J\x1a\rbrain.Event:2",
      "is an event file of TensorBoard: open it in TensorBoard"),
     ("my-project.db", b"SQLite format 3\0" + b"\0" * 80, "is an SQLite database, such as Trackio"),

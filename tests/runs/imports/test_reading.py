@@ -12,6 +12,7 @@ from labcore.runs.imports.run import UNKNOWN, Foreign
 from labcore.runs.store.rows import Step
 from labcore.runs.store.store import Store
 from tests.analysis.compare import tools
+from tests.every import every
 from tests.runs.imports.files import CHART, SB3, TRL, WANDB
 
 
@@ -92,7 +93,7 @@ def test_rows_are_put_in_order_and_counters_stay():
     assert [str(row.metrics.get("reward")) for row in rows(run)] == ["0.1", "nan", "0.3", "inf", "0.5"]
 
 
-@pytest.mark.parametrize("content, words", [
+@every("content, words", [
     (b"", "m.csv is empty"),
     (b"\n \n", "m.csv is empty"),
     (b"step,reward\n", "has a header and no rows"),

@@ -7,6 +7,7 @@ import pytest
 from labcore.errors import LabError
 from labcore.runs.files.paths import run_folder
 from labcore.runs.lists.search import parse, search
+from tests.every import every
 from tests.runs.lists.tools import entry
 
 ONE = entry("grpo-sort-1", tags=("paper", "β = 0"), note="Why it failed:\nthe Clip", star=True, sweep="sweep-9",
@@ -18,7 +19,7 @@ OTHER = entry("imported-trl-3", kind="imported", state="imported", algorithm="TR
 ALL = [ONE, TWO, OTHER]
 
 
-@pytest.mark.parametrize("query, found", [
+@every("query, found", [
     ("", [ONE, TWO, OTHER]), ("   ", [ONE, TWO, OTHER]), ("grpo", [ONE, OTHER]), ("GRPO", [ONE, OTHER]),
     ("ppo-sort", [TWO]), ("grpo trl", [OTHER]), ("small", [TWO]), ("failed", [ONE, TWO]), ("paper", [ONE]),
     ("clip", [ONE]), ("sweep-9", [ONE]), ('"failed: the"', []), ('"why it"', [ONE]), ('"Sort letters"', [ONE, TWO]),

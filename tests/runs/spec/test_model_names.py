@@ -9,6 +9,7 @@ from labcore.runs.files import checkpoints
 from labcore.runs.files.paths import home, run_folder
 from labcore.runs.spec.model_names import BASE, START, Model, model_of_name, name_of_model, parse, read
 from labcore.runs.spec.run_spec import make
+from tests.every import every
 
 
 @pytest.fixture
@@ -80,8 +81,8 @@ def test_a_name_and_back(name, model):
     assert model.sft or parse(name) == model
 
 
-@pytest.mark.parametrize("name", ["", "base:", "base:a@3", "../secret", "a/b", "..", "a@", "a@-1", "a@1@2", "end:a",
-                                  "a b", "SFT base", "SFT base a@1", "base:SFT base a"])
+@every("name", ["", "base:", "base:a@3", "../secret", "a/b", "..", "a@", "a@-1", "a@1@2", "end:a",
+                "a b", "SFT base", "SFT base a@1", "base:SFT base a"])
 def test_what_is_no_name_is_told(name):
     assert read(name) is None
     with pytest.raises(LabError, match="names no model"):

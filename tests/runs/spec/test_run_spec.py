@@ -16,6 +16,7 @@ from labcore.catalog.llm.tasks import TASKS
 from labcore.errors import LabError
 from labcore.runs.spec.run_spec import BASE_SEED, RunSpec, base_spec, make, with_knob
 from labcore.runs.spec.together import check_together
+from tests.every import every
 
 
 def refused(words, call, *given, **named):
@@ -86,7 +87,7 @@ def test_a_hash_names_the_spec_and_the_content_of_its_file(prompts):
     assert spec().hash() != first
 
 
-@pytest.mark.parametrize("given, words", [
+@every("given, words", [
     ({"kind": "mazes"}, ["'mazes'", "did you mean 'maze'"]),
     ({"kind": "maze"}, ["algorithm 'grpo' is of the kind llm or exact, not maze"]),
     ({"algorithm_key": "sarsa"}, ["algorithm 'sarsa' is of the kind maze, not llm"]),
@@ -113,7 +114,7 @@ def test_what_cannot_be_run(given, words):
     refused(words, make, **{"algorithm_key": "grpo", "task_key": "sort", **given})
 
 
-@pytest.mark.parametrize("algorithm, knobs, words", [
+@every("algorithm, knobs, words", [
     ("grpo", {"betta": 1}, ["GRPO on 'sort' has no knob 'betta'", "did you mean 'beta'"]),
     ("grpo", {"gamma": 1}, ["GRPO on 'sort' has no knob 'gamma'"]),
     ("grpo", {"beta": -1}, ["`beta` is -1, outside its bounds", "from 0 to 10"]),
@@ -141,7 +142,7 @@ def test_knobs_that_cannot_be(algorithm, knobs, words):
 DIFFERENCES = {"sigmoid", "cdpo", "robust", "ipo", "ipo_mean", "hinge", "exo_pair", "discopop", "sigmoid_norm"}
 
 
-@pytest.mark.parametrize("loss", PREFERENCE_LOSS.names)
+@every("loss", PREFERENCE_LOSS.names)
 def test_another_divergence_only_where_its_constant_cancels(loss):
     """f-DPO's reward has a constant of the prompt, which only the difference of a pair's sides is free of."""
     def dpo(**knobs):

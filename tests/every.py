@@ -1,0 +1,36 @@
+"""`parametrize` for checks that take less time than pytest needs for an item: one item for all values."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import signature
+from typing import Any
+
+Test = Callable[..., None]
+
+
+def every(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test], Test]:
+    """The test for each of the values, in one item that names all values that fail. Its fixtures are made once."""
+    keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+
+    def decorate(test: Test) -> Test:
+        @wraps(test)
+        def tests(**fixtures: Any) -> None:
+            faults, given = [], {}
+            for value in values:
+                given = dict(zip(keys, value if len(keys) > 1 else [value], strict=True))
+                try:
+                    test(**given, **fixtures)
+                except Exception as error:
+                    error.add_note(f"with {reprlib.repr(given)}")
+                    faults.append(error)
+            assert given, "there is nothing to check"
+            if faults:
+                raise ExceptionGroup(f"{len(faults)} fail", faults)
+        asked = signature(test)
+        tests.__signature__ = asked.replace(parameters=[  # type: ignore[attr-defined]
+            parameter for name, parameter in asked.parameters.items() if name not in keys])
+        return tests
+    return decorate
