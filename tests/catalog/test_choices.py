@@ -38,7 +38,7 @@ def test_an_advantage_with_a_critic_brings_the_knobs_that_its_step_reads():
 REFUSED_IN = (
     ("reward_source", "reward_model worst_case_ensemble uncertainty_weighted_ensemble own_function judge", "but"),
     ("advantage", "reward_to_go_whitened", "but ppo reinforce_pp"),
-    ("advantage", "gae", "but ppo"),
+    ("advantage", "gae turn_gae", "but ppo"),
     ("ratio", "none", "but reinforce raft reinforce_average vespo opo gpg"),
     ("surrogate", "detached_weight", "but cispo dppo dppo_kl"),
     ("surrogate", "tv_mask kl_mask", "but dppo dppo_kl"),
