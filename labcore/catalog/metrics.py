@@ -187,6 +187,17 @@ _ALL = (
     Metric("completions/truncated_frac", "Truncated", "share", "Share of completions cut at the length limit before "
            "they ended.", healthy="Near 0. Near 1: raise the length limit, or the reward never sees an ending.",
            scale="rate", better="lower"),
+    Metric("episodes/mean_turns", "Turns per episode", "turns", "Mean turns of the model in an episode.",
+           healthy="Between 1 and the turn limit. Falls where the task rewards a quick end.", digits=2, short="turns",
+           chart="system"),
+    Metric("episodes/reward_per_turn", "Reward per turn", "reward", "Rewards of all turns of the batch's episodes, "
+           "divided by their number.", r"\frac{\sum_i\sum_k r_{i,k}}{\sum_i K_i}",
+           "Rises. It rises faster than the reward where episodes also become shorter.", better="higher",
+           short="per turn", chart="reward"),
+    Metric("episodes/unended_frac", "Episodes that did not end", "share of episodes", "Share of episodes that the "
+           "environment had not ended at the turn limit or the length limit.", healthy="Falls. 1: the environment "
+           "never ends an episode, or the limits are too low.", scale="rate", better="lower", short="not ended",
+           chart="clip"),
     Metric("value_loss", "Critic loss", "reward²", "Half the mean squared error of the critic, clipped as PPO does.",
            r"L^V", better="lower"),
     Metric("explained_variance", "Explained variance", "share", "1 − Var(return − value)/Var(return): 1 is a perfect "

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from labcore.maths import turns
+
 Ends = int | Sequence[int]
 
 
@@ -44,7 +46,7 @@ class Prompts:
 class Completions:
     """B = P·G completions, those of one prompt together.
 
-    ids (B, T); mask (B, T), True = counts: every token up to and with the end token, in SFT on whole conversations
+    ids (B, T); mask (B, T), True = counts: every token up to and with the end token, of conversations and episodes
     only those that the assistant says; truncated (B,), True where the
     length limit came before the end token. `logprobs` (B, T), nats, are those under which each token was sampled at
     the sampling temperature; None where nothing was sampled.
@@ -71,7 +73,7 @@ class Completions:
     @property
     def extents(self) -> Tensor:
         """Tokens up to the last one that counts: the `lengths`, unless the mask has holes. (B,)"""
-        return (self.mask * torch.arange(1, self.mask.shape[1] + 1, device=self.mask.device)).amax(1)
+        return turns.extents(self.mask)
 
     def repeated(self, times: int) -> Completions:
         """All of them several times over, as completions of as many prompts."""

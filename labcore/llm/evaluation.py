@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from labcore.llm.batch import Completions
+from labcore.llm.episodes import episodes_of
 from labcore.llm.generation import Generated, Sampling, generate, reference_logprobs
 from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
@@ -29,6 +31,17 @@ def score_metrics(rewards: Rewards, completions: Completions) -> dict[str, float
             "exact_match": int(rewards.exact.sum()) / len(rewards.exact),
             "completions/mean_length": float(completions.lengths.float().mean()),
             "completions/truncated_frac": float(completions.truncated.float().mean())}
+
+
+def episode_metrics(texts: Sequence[str]) -> dict[str, float]:
+    """Turns, reward for each turn, and ends by the turn limit of the episodes among some completions."""
+    episodes = episodes_of(texts)
+    if not episodes:
+        return {}
+    turns = sum(len(episode.moves) for episode in episodes)
+    return {"episodes/mean_turns": turns / len(episodes),
+            "episodes/reward_per_turn": sum(sum(episode.rewards) for episode in episodes) / turns,
+            "episodes/unended_frac": sum(not episode.done for episode in episodes) / len(episodes)}
 
 
 def kl_metrics(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor) -> dict[str, float]:
@@ -81,7 +94,8 @@ def _evaluate(session: LlmSession) -> Evaluation:
     metrics = score_metrics(rewards, completions)
     if not session.spec.task_row.verifiable:
         metrics = {key: value for key, value in metrics.items() if key.startswith("completions/")}
-    return Evaluation(metrics | kl_to_reference(session, generated), problems, generated, rewards)
+    metrics |= episode_metrics(generated.texts) | kl_to_reference(session, generated)
+    return Evaluation(metrics, problems, generated, rewards)
 
 
 def kl_to_reference(session: LlmSession, generated: Generated) -> dict[str, float]:

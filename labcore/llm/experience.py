@@ -19,7 +19,8 @@ from labcore.catalog import choices
 from labcore.catalog.conditions import SAME_DTYPE
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.drawing import next_rows
-from labcore.llm.evaluation import kl_metrics, score_metrics, zero_variance
+from labcore.llm.episodes import warnings
+from labcore.llm.evaluation import episode_metrics, kl_metrics, score_metrics, zero_variance
 from labcore.llm.generation import (
     Generated,
     Sampling,
@@ -37,6 +38,7 @@ from labcore.llm.sampler_weights import sampling_weights
 from labcore.llm.session import LlmSession
 from labcore.llm.teacher import asked, sampled_measures
 from labcore.maths.call import call, member
+from labcore.tasks.environment import EnvironmentTask
 from labcore.tasks.task import Problem
 
 
@@ -86,7 +88,7 @@ class Batch:
         whole = self.sampled[0] if len(self.sampled) == 1 else joined(self.sampled)
         rollout, shaped = self.rollout, whole.shaped.view(-1, whole.group_size)
         metrics = score_metrics(whole.rewards, whole.completions) | kl_metrics(
-            rollout.old_logprobs, rollout.ref_logprobs, rollout.completion_mask)
+            rollout.old_logprobs, rollout.ref_logprobs, rollout.completion_mask) | episode_metrics(whole.texts)
         if rollout.teacher_logprobs is not None:
             metrics |= sampled_measures(rollout.old_logprobs, rollout.teacher_logprobs, rollout.completion_mask)
         if whole.group_size > 1:
@@ -170,6 +172,7 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
         old if reference is None else reference,
         old_values=None if session.critic is None else token_values(session, prompts, completions),
         token_rewards=_on(sampled.rewards.per_token, session.device), step_ends=_ends(sampled.rewards, session.device),
+        turn_rewards=_on(sampled.rewards.of_turns, session.device),
         greedy_rewards=sampled.greedy_rewards, past_rewards=torch.full_like(sampled.shaped, session.past_rewards),
         reward_parts=_on(torch.stack([sampled.rewards.parts[name] for name in parts], 1), session.device)
         if parts else None,
@@ -217,7 +220,11 @@ def sample_round(session: LlmSession, round: int, tape: Tape | None = None, numb
     """One round of sampling: P fresh problems, answered. `number` and `count` as in `sampled_batch`."""
     problems = next_rows(session, session.task.problems, count or int(session.knobs["prompts_per_step"]),
                          prompt_rng(session, round, number))
-    return answered(session, problems, tape)
+    sampled = answered(session, problems, tape)
+    if isinstance(session.task, EnvironmentTask):
+        for text in warnings(session.task, sampled.completions, sampled.texts, int(session.knobs["max_new_tokens"])):
+            session.say_once(text)
+    return sampled
 
 
 def answered(session: LlmSession, problems: list[Problem], tape: Tape | None = None) -> Sampled:
@@ -313,7 +320,7 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
     done = [each.completions for each in rounds]
     rewards, greedy = [each.rewards for each in rounds], _all_of([each.greedy_rewards for each in rounds])
     tokens = {name: _all_of([getattr(each, name) for each in rewards])
-              for name in ("per_token", "step_scores", "step_gold")}
+              for name in ("per_token", "step_scores", "step_gold", "of_turns")}
     spread = {name: None if parts is None else columns(parts, False) for name, parts in tokens.items()}
     return Sampled(
         [problem for each in rounds for problem in each.problems],

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from labcore.errors import Diverged, LabError
 from labcore.llm.batch import Completions, Prompts, decode, padded_prompts
+from labcore.llm.episodes import played
 from labcore.llm.nets.alike import alike
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import at_tokens, completion_outputs, layers_of, mode_of, precision
@@ -24,6 +25,7 @@ from labcore.llm.sizing.passes import Batch, way
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy, selective_log_softmax
 from labcore.runs.faults import out_of_memory
 from labcore.runs.spec.activity import part_of
+from labcore.tasks.environment import EnvironmentTask
 from labcore.tasks.task import Problem
 
 # What two passes of one network in fp32 may differ by at a token, as a share of its log-prob, which is at least 1 nat.
@@ -52,7 +54,8 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Generated:
-    """P prompts and their P·G completions, group by group, as tokens and as text."""
+    """P prompts and their P·G completions, group by group, as tokens and as text; of a task with several turns these
+    are episodes (`tasks.environment.Episode`), whose observations the mask leaves out."""
 
     prompts: Prompts
     completions: Completions
@@ -69,10 +72,16 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
     """
     prompts = encode_prompts(session.rendering, problems, session.context - 1, session.device)
     limit = min(sampling.max_new_tokens, session.context - prompts.ids.shape[1])
+    how = {**asdict(sampling), "eos": session.rendering.ends, "generator": session.generator}
+
+    def draw(asked: Prompts, size: int, most: int, tape: Tape | None = None) -> Completions:
+        return _drawn(session, model, asked, size, {**how, "max_new_tokens": most}, tape)
     try:
-        completions = _drawn(session, model, prompts, group_size, {
-            **asdict(sampling), "max_new_tokens": limit, "eos": session.rendering.ends,
-            "generator": session.generator}, tape)
+        if isinstance(session.task, EnvironmentTask):
+            completions, texts = played(session.task, session.rendering, problems, group_size, prompts, limit, draw)
+        else:
+            completions = draw(prompts, group_size, limit, tape)
+            texts = decode(session.tokenizer, completions, session.rendering.ends)
     except (MemoryError, RuntimeError) as error:  # drawn in parts, the completions would be others
         if not out_of_memory(error):
             raise
@@ -81,7 +90,7 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
                        f"drawn: lower one of these: {sizes}.") from error
     if not completions.sampled_logprobs.isfinite().all():
         raise Diverged(session.step + 1, "sampling distribution")
-    return Generated(prompts, completions, decode(session.tokenizer, completions, session.rendering.ends))
+    return Generated(prompts, completions, texts)
 
 
 def continued(session: LlmSession, model: Network, problems: Sequence[Problem], beginnings: Sequence[Sequence[int]],

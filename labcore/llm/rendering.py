@@ -24,6 +24,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.errors import LabError, first_line
 from labcore.llm.batch import Completions, Prompts, padded_completions, padded_prompts
+from labcore.llm.templates import Ending, chatml, ends_of, own_template
+from labcore.tasks.environment import Episode
 from labcore.tasks.task import Problem, Turn, Turns
 
 ASSISTANT, SYSTEM, USER = "assistant", "system", "user"
@@ -31,9 +33,6 @@ Ids = Sequence[int] | None
 PROBE = "probe"
 THINKING = "enable_thinking"  # the argument by which templates switch it
 MARKS = regex.compile(r"\{%-?\s*generation\s*-?%\}")  # with which a template marks what the assistant says
-CHATML_END = "<|im_end|>"
-CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
-          "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
 
 class Asked(Protocol):
@@ -49,20 +48,13 @@ class Asked(Protocol):
     def line(self) -> int | None: ...
 
 
-class Ending(Protocol):
-    """All that is asked of a model: its generation_config, which may name more end tokens."""
-
-    @property
-    def generation_config(self) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Rendering:
     """How a run writes prompts: `template` (none: the text as it is), a `system` turn in front of those that
     have none, `thinking` where the template switches it, and the text that every answer `begins_with`.
 
     `ends` are the ids that end a completion, the tokenizer's own first. A prompt of more than `most` tokens loses its
-    beginning.
+    beginning. `observer` is the role that answers the model in a task with several turns.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -72,15 +64,16 @@ class Rendering:
     thinking: bool | None = None
     begins_with: str = ""
     most: int | None = None
+    observer: str = USER
 
     @staticmethod
     def of(tokenizer: PreTrainedTokenizerBase, model: Ending, knobs: Mapping[str, Any]) -> Rendering:
         """The rendering that a run's knobs ask for, on its model."""
         how, own = knobs.get("template", "auto"), own_template(tokenizer)
-        template = None if how == "off" else own if how == "auto" else _chatml(tokenizer)
+        template = None if how == "off" else own if how == "auto" else chatml(tokenizer)
         thinking = {"on": True, "off": False}.get(str(knobs.get("thinking", "auto")))
         found = Rendering(tokenizer, ends_of(tokenizer, model), template, str(knobs.get("system_prompt", "")), thinking,
-                          str(knobs.get("begins_with", "")))
+                          str(knobs.get("begins_with", "")), observer=str(knobs.get("observation_role", USER)))
         return replace(found, ends=tuple(dict.fromkeys((*found.ends, *found.closing))))
 
     def note_in(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> None:
@@ -142,7 +135,9 @@ class Rendering:
         wholes = self._ids([self._answered(row, text, end) for row, text, end in zip(given, texts, ended, strict=True)])
         if self.template is None:
             wholes = [[*whole, self.ends[0]] if end else whole for whole, end in zip(wholes, ended, strict=True)]
-        for place, ids in enumerate(sampled):
+        for place, ids in enumerate(sampled or [None] * len(texts)):
+            text = texts[place]
+            ids = self.episode(text)[0] if ids is None and isinstance(text, Episode) else ids
             wholes[place] = wholes[place] if ids is None else [*prompts[place // size], *ids]
         made = [self._parted(prompt, wholes[place * size: (place + 1) * size], texts[place * size: (place + 1) * size])
                 for place, prompt in enumerate(prompts)]
@@ -163,6 +158,32 @@ class Rendering:
         alone = self.tokenizer([*texts], add_special_tokens=False)["input_ids"]
         return prompt, [[*ids, *whole[-1:]] if whole[-1] in self.ends else ids
                         for ids, whole in zip(alone, wholes, strict=True)]
+
+    def episode(self, episode: Episode) -> tuple[list[int], list[bool]]:
+        """The ids of an episode after its prompt, and which of them are the model's: its turns, with their ends."""
+        ids: list[int] = []
+        own: list[bool] = []
+        for place, move in enumerate(episode.moves):
+            turn = [*self.tokenizer(move.text, add_special_tokens=False)["input_ids"], (self.closing or self.ends)[0]]
+            seen = self.observation(move.observation, True) if place + 1 < len(episode.moves) else []
+            ids, own = [*ids, *turn, *seen], [*own, *[True] * len(turn), *[False] * len(seen)]
+        return ids, own
+
+    def observation(self, text: str, ended: bool) -> list[int]:
+        """The ids between a turn of the model and its next one: what the template writes there, and the observation.
+        The end of the turn is among them unless it `ended` by itself. Without a template: lines of their own.
+
+        Raises:
+            LabError: the template refuses a turn of that role.
+        """
+        if self.template is None:
+            found: list[int] = self.tokenizer(f"\n{text}\n{self.begins_with}", add_special_tokens=False)["input_ids"]
+            return found if ended else [self.ends[0], *found]
+        said = [{"role": USER, "content": PROBE}, {"role": ASSISTANT, "content": PROBE}]
+        row, before = Problem(PROBE, ""), self._written(said)
+        whole = self._conversation(row, [*said, {"role": self.observer, "content": text}], add_generation_prompt=True)
+        ids = self._ids([whole[before.rindex(PROBE) + len(PROBE):] + self.begins_with])[0]
+        return ids[ended and ids[0] in self.ends:]
 
     def _cut(self, prompt: list[int]) -> list[int]:
         return prompt[max(0, len(prompt) - (self.most or len(prompt))):]
@@ -320,7 +341,9 @@ def encode_examples(rendering: Rendering, rows: Sequence[Problem], context: int,
     prompts, answers = rendering.answers(rows, [row.answer for row in rows], [True] * len(rows))
     learnt, last_only = [[True] * len(answer) for answer in answers], 0
     for place, row in enumerate(rows):
-        if row.whole and rendering.template is not None:
+        if isinstance(row.answer, Episode):
+            learnt[place] = rendering.episode(row.answer)[1]
+        elif row.whole and rendering.template is not None:
             found = rendering.conversation(row)
             if found is None:
                 last_only += any(turn.role == ASSISTANT for turn in row.turns)
@@ -352,25 +375,6 @@ def _fitting(rows: Sequence[Asked], ids: list[list[int]], room: int) -> list[lis
                            "the completion: shorten it, lower `max_new_tokens`, or choose a model with a longer "
                            "context.")
     return ids
-
-
-def ends_of(tokenizer: PreTrainedTokenizerBase, model: Ending) -> tuple[int, ...]:
-    """The ids that end a completion: the tokenizer's end token and those of the model's generation_config."""
-    named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    more = [] if named is None else [named] if isinstance(named, int) else named
-    return tuple(dict.fromkeys((int(tokenizer.eos_token_id), *more)))
-
-
-def own_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """The tokenizer's chat template; of several the one without tools."""
-    found = getattr(tokenizer, "chat_template", None)
-    return (found.get("default") or next(iter(found.values()))) if isinstance(found, dict) else found
-
-
-def _chatml(tokenizer: PreTrainedTokenizerBase) -> str:
-    """ChatML; where its end is no token, that of the tokenizer takes its place, so that answers can end."""
-    known = CHATML_END in tokenizer.get_vocab()
-    return CHATML if known else CHATML.replace(CHATML_END, str(tokenizer.eos_token))
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

@@ -21,6 +21,7 @@ from labcore.catalog import choices, reward_terms
 from labcore.errors import LabError
 from labcore.llm import process_rewards
 from labcore.llm.batch import Completions, Prompts
+from labcore.llm.episodes import rewards_at_turns
 from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import retried
@@ -48,7 +49,8 @@ class Rewards:
     """Rewards of B completions: `total` (B,) float64, NaN where one could not be scored; `exact` (B,) bool, whether it
     is wholly right; `parts`, what the total is made of, logged as `reward/<part>`; `per_token` (B, T), rewards of
     single tokens that come on top of the total, where there are any; `step_scores` (B, T), the scores of the steps at
-    the tokens where these end, NaN elsewhere, and `step_gold`, what the task's verifier says there; `weights`, by which
+    the tokens where these end, NaN elsewhere, and `step_gold`, what the task's verifier says there; `of_turns` (B, T),
+    the rewards of an episode's turns, whose sum the total is, each at the last token of its turn; `weights`, by which
     the total is the sum of those parts that are named there; empty where it is one reward; `may_lack`, that the source
     leaves completions unscored as a matter of course, so that their share is logged.
     """
@@ -61,16 +63,22 @@ class Rewards:
     may_lack: bool = False
     step_scores: Tensor | None = None
     step_gold: Tensor | None = None
+    of_turns: Tensor | None = None
 
     def __getitem__(self, rows: Tensor) -> Rewards:
-        per_token, scores, gold = (None if each is None else each[rows]
-                                   for each in (self.per_token, self.step_scores, self.step_gold))
+        per_token, scores, gold, turns = (None if each is None else each[rows] for each in (
+            self.per_token, self.step_scores, self.step_gold, self.of_turns))
         return Rewards(self.total[rows], self.exact[rows], {name: part[rows] for name, part in self.parts.items()},
-                       per_token, self.weights, self.may_lack, scores, gold)
+                       per_token, self.weights, self.may_lack, scores, gold, turns)
 
 
-def verifier(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
-    """R = what the task's verifier gives. (B,)"""
+def verifier(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions) -> Rewards:
+    """R = what the task's verifier gives; of an episode Σ_k r_k, what the environment gave for its turns. (B,)"""
+    return replace(verdict(task, problems, texts), of_turns=rewards_at_turns(texts, completions))
+
+
+def verdict(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
+    """The score of the task's verifier for each text, whatever the run is rewarded with. (B,)"""
     scores: list[Score] = []
     for problem, text in zip(problems, texts, strict=True):
         report(SCORING, len(scores), len(texts))
@@ -85,7 +93,7 @@ def noisy_verifier(task: TextTask, problems: list[Problem], texts: list[str], re
 
     The part `verifier` is r, so that the run shows what it really earned beside what it was given.
     """
-    true = verifier(task, problems, texts)
+    true = verdict(task, problems, texts)
     flipped = torch.from_numpy(rng.random(len(texts)) < reward_noise)
     return Rewards(torch.where(flipped, 1 - true.total, true.total), true.exact, {"verifier": true.total})
 
@@ -93,21 +101,21 @@ def noisy_verifier(task: TextTask, problems: list[Problem], texts: list[str], re
 def reward_model(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
                  completions: Completions, session: LlmSession) -> Rewards:
     """R = r_φ(x, y), the score of the run's reward model, at the last token; of several the mean. (B,)"""
-    return _judged(verifier(task, problems, texts), _scores(session, problems, texts, prompts, completions),
+    return _judged(verdict(task, problems, texts), _scores(session, problems, texts, prompts, completions),
                    ensembles.mean)
 
 
 def worst_case_ensemble(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
                         completions: Completions, session: LlmSession) -> Rewards:
     """R = min_k r_k(x, y), the lowest score of the run's reward models. (B,)"""
-    return _judged(verifier(task, problems, texts), _scores(session, problems, texts, prompts, completions),
+    return _judged(verdict(task, problems, texts), _scores(session, problems, texts, prompts, completions),
                    ensembles.worst_case)
 
 
 def uncertainty_weighted_ensemble(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
                                   completions: Completions, session: LlmSession, uncertainty_weight: float) -> Rewards:
     """R = mean_k r_k(x, y) − λ var_k r_k(x, y), over the run's reward models. (B,)"""
-    return _judged(verifier(task, problems, texts), _scores(session, problems, texts, prompts, completions),
+    return _judged(verdict(task, problems, texts), _scores(session, problems, texts, prompts, completions),
                    partial(ensembles.uncertainty_weighted, uncertainty_weight=uncertainty_weight))
 
 
@@ -145,7 +153,7 @@ def order_only(task: TextTask, problems: list[Problem], texts: list[str]) -> Rew
 
     A planted hole for `sort`: nobody looks whether they are the prompt's letters, so a single one will do.
     """
-    true = verifier(task, problems, texts)
+    true = verdict(task, problems, texts)
     ordered = torch.tensor([bool(text) and list(text) == sorted(text) for text in texts], dtype=torch.float64)
     return Rewards(ordered, true.exact, {"gold": true.total})
 
@@ -156,7 +164,7 @@ def steps_and_outcome(task: TextTask, problems: list[Problem], texts: list[str],
 
     A verifier of every step, for tasks with one right answer, as `add`. The part `steps` is the sum of these rewards.
     """
-    outcome = verifier(task, problems, texts)
+    outcome = verdict(task, problems, texts)
     given = [_step_rewards(session, problem.answer, ids[:length]) for problem, ids, length in zip(
         problems, completions.ids.tolist(), completions.lengths.tolist(), strict=True)]
     width = completions.ids.shape[1]
@@ -185,7 +193,7 @@ def process_reward(task: TextTask, problems: list[Problem], texts: list[str], pr
     generated, asked = Generated(prompts, completions, texts), process_rewards.problems_once(problems, prompts)
     answers = process_rewards.answers_of(session, completions)
     scores = process_rewards.model_scores(session, asked, answers)
-    true = verifier(task, problems, texts)
+    true = verdict(task, problems, texts)
     made = _of_steps(session, true, completions, answers, scores, outcome_weight)
     gold = process_rewards.gold_scores(session, asked, generated, answers)
     parts = {**made.parts, "gold": true.total}
@@ -201,7 +209,7 @@ def step_verifier(task: TextTask, problems: list[Problem], texts: list[str], pro
     answers = process_rewards.answers_of(session, completions)
     scores = process_rewards.verifier_scores(session, process_rewards.problems_once(problems, prompts),
                                              Generated(prompts, completions, texts), answers)
-    return _of_steps(session, verifier(task, problems, texts), completions, answers, scores, outcome_weight)
+    return _of_steps(session, verdict(task, problems, texts), completions, answers, scores, outcome_weight)
 
 
 def _of_steps(session: LlmSession, true: Rewards, completions: Completions, answers: list[Steps], scores: Tensor,
@@ -222,7 +230,7 @@ def own_function(task: TextTask, problems: list[Problem], texts: list[str], prom
     Raises:
         LabError: this machine does not have a function, or the function returns something other than a reward.
     """
-    true, named = verifier(task, problems, texts), reward_terms.terms(reward_function)
+    true, named = verdict(task, problems, texts), reward_terms.terms(reward_function)
     report(SCORING, 0, len(texts))
     functions = [term for term in named if term.function]
     parts = dict(zip([term.key for term in functions], reward_call.rewards(
@@ -249,7 +257,7 @@ def _summed(true: Rewards, parts: Mapping[str, Tensor], weights: list[float]) ->
 def _asked(session: LlmSession, problems: list[Problem], texts: list[str],
            completions: Completions) -> reward_call.Asked:
     """The arguments of the user's functions."""
-    ids = [row[:length] for row, length in zip(completions.ids.tolist(), completions.lengths.tolist(), strict=True)]
+    ids = [row[:length] for row, length in zip(completions.ids.tolist(), completions.extents.tolist(), strict=True)]
     each = int(session.knobs["updates_per_batch"]) * int(session.knobs["mini_batches"])
     return reward_call.Asked(problems, texts, ids, reward_call.columns_of(session.task), session.updates,
                              session.spec.steps * each)
@@ -262,7 +270,7 @@ def judge(task: TextTask, problems: list[Problem], texts: list[str], judge_url: 
     Raises:
         LabError: this machine may not ask it, or it grades none of the completions.
     """
-    true = verifier(task, problems, texts)
+    true = verdict(task, problems, texts)
     grades = _grades(Judge.at(judge_url, judge_model, judge_instruction), problems, texts)
     return Rewards(grades, true.exact, {"gold": true.total}, may_lack=True)
 
@@ -317,7 +325,7 @@ def correct_and_format(task: TextTask, problems: list[Problem], texts: list[str]
     `correct` is the verifier's reward; `format` is 1 where the completion ended by itself and, where the problem has an
     answer, is as long as that one, else 0. What the verifier could not score has neither.
     """
-    true, ended = verifier(task, problems, texts), (~completions.truncated).tolist()
+    true, ended = verdict(task, problems, texts), (~completions.truncated).tolist()
     formed = [ends and len(text) == len(problem.answer or text)
               for problem, text, ends in zip(problems, texts, ended, strict=True)]
     form = torch.tensor(formed, dtype=torch.float64).masked_fill(true.total.isnan(), torch.nan)
@@ -339,7 +347,7 @@ def reward(session: LlmSession, problems: list[Problem], generated: Generated) -
 
 def verified(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
     """The task's own verdict on the completions of `problems`, whatever the run is rewarded with."""
-    return verifier(session.task, _rows(problems, generated), generated.texts)
+    return verdict(session.task, _rows(problems, generated), generated.texts)
 
 
 def _rows(problems: list[Problem], generated: Generated) -> list[Problem]:

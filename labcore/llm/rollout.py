@@ -13,6 +13,7 @@ from labcore.catalog import choices
 from labcore.llm.batch import Prompts
 from labcore.maths.call import call, member
 from labcore.maths.masked import masked_whiten
+from labcore.maths.turns import extents, lasts
 
 Rows = Tensor | slice  # some of them
 
@@ -38,6 +39,7 @@ class Rollout:
     kept: Tensor | None = None  # (B,) bool; None: all
     token_rewards: Tensor | None = None  # (B, T) on top of `rewards`
     step_ends: Tensor | None = None  # (B, T) bool, where a step ends; None: steps are not scored
+    turn_rewards: Tensor | None = None  # (B, T) parts of `rewards` that single turns earned, at their last tokens
     greedy_rewards: Tensor | None = None  # (B,) that of the prompt's greedy completion
     past_rewards: Tensor | None = None  # (B,) the mean of all earlier steps, the same in each row
     reward_parts: Tensor | None = None  # (B, K) rewards that the total is a weighted sum of
@@ -131,20 +133,25 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
 
 
 def rewards_of_tokens(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
-    """The reward of each token, the completion's reward at its last one: advantages of tokens are made from it. (B,
-    T)"""
+    """The reward of each token: the completion's reward at its last one, that of a turn at the last one of the turn.
+    Advantages of tokens and of turns are made from it. (B, T)"""
     mask = rollout.completion_mask
-    last = (mask.sum(1, keepdim=True) - 1).clamp(min=0)
-    token_rewards = _token_rewards(knobs, rollout).scatter_add(1, last, rollout.shaped.nan_to_num()[:, None])
+    last, whole = (extents(mask)[:, None] - 1).clamp(min=0), rollout.shaped.nan_to_num()[:, None]
+    token_rewards = _token_rewards(knobs, rollout)
+    if rollout.turn_rewards is not None:  # at the last token comes what no turn has earned, such as a penalty
+        token_rewards, whole = token_rewards + rollout.turn_rewards, whole - rollout.turn_rewards.sum(1, keepdim=True)
+    token_rewards = token_rewards.scatter_add(1, last, whole)
     return (masked_whiten(token_rewards, rollout.counted, shift_mean=False) if knobs.get("whiten_rewards")
             else token_rewards)
 
 
 def ends_of_steps(rollout: Rollout) -> Tensor:
     """True where a step of a completion ends, also at its last token: where steps are not scored, each token that may
-    have a reward of its own is one. (B, T)"""
+    have a reward of its own is one. The steps of an episode are its turns. (B, T)"""
     mask = rollout.completion_mask
-    last = mask & (torch.arange(mask.shape[1], device=mask.device) == mask.sum(1, keepdim=True) - 1)
+    if rollout.turn_rewards is not None and rollout.step_ends is None:
+        return lasts(mask)
+    last = mask & (torch.arange(mask.shape[1], device=mask.device) == extents(mask)[:, None] - 1)
     if rollout.step_ends is not None:
         return last | (rollout.step_ends & mask)
     return last if rollout.token_rewards is None else mask

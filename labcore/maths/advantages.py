@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from labcore.maths.masked import centred, masked_mean, masked_var, masked_whiten
+from labcore.maths import turns
+from labcore.maths.masked import centred, extremes, masked_mean, masked_var, masked_whiten
 from labcore.maths.returns import gae as gae
 
 
@@ -276,6 +277,39 @@ def optimal_token_baseline(token_rewards: Tensor, scored_tokens: Tensor, old_log
     scored = scored_tokens.any(1).view(-1, group_size)
     differ = centred(rewards.sum(1).view(-1, group_size), scored, 1).any(1).repeat_interleave(group_size)
     return torch.where(scored_tokens & differ[:, None], returns - baseline, 0)
+def turn_return(token_rewards: Tensor, scored_tokens: Tensor, group_size: int) -> Tensor:
+    """A_k = G_k − 1/n_k Σ_{j≠i} G_{j,k}, with G_k = Σ_{l≥k} r_l. (B, T), bool (B, T) -> (B, T)
+
+    In reward; the tokens of a turn share its advantage, 0 where the mask is False: at
+    observations, and in episodes that could not be scored. The sum is over the n_k others of
+    the group that have a turn k; where there is none, the baseline is 0. It does not depend on the turn itself, so the
+    gradient is unbiased. Of completions of one turn it is `leave_one_out`.
+
+    Source: Kool et al. 2019, "Buy 4 REINFORCE samples", with the return from a turn on in place of the reward.
+    """
+    returns = turns.per_turn(token_rewards, scored_tokens).flip(1).cumsum(1).flip(1)  # (B, K)
+    has = torch.arange(returns.shape[1], device=returns.device) < turns.count(scored_tokens)[:, None]
+    groups, there = (returns * has).unflatten(0, (-1, group_size)), has.unflatten(0, (-1, group_size))
+    count, (lowest, highest) = there.sum(1, keepdim=True), extremes(groups, 1, there)
+    baseline = (groups.sum(1, keepdim=True) - groups) / (count - 1).clamp(min=1)
+    compared = (count[..., :1] > 1) & ~((count > 1) & (lowest == highest))  # exactly 0 where all are equal
+    return turns.at_tokens(torch.where(compared, groups - baseline, 0).flatten(0, 1), scored_tokens)
+
+
+def turn_gae(token_rewards: Tensor, values: Tensor, completion_mask: Tensor, gamma: float,
+             gae_lambda: float) -> Tensor:
+    """A_t = V(s_k) + Σ_l (γλ)^l δ_{k+l} − V_t, δ_k = r_k + γ V(s_{k+1}) − V(s_k). (B, T) x 2, bool (B, T) -> (B, T)
+
+    In reward; 0 where the mask is False. The steps of the estimate are turns: s_k is the state before the first token
+    of turn k, so γ and λ count once for each turn, however long it is. At that token A_t is the estimate Σ_l (γλ)^l δ;
+    every other token of the turn compares the same return with its own value. Of one turn it is R − V_t.
+
+    Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16, with turns as steps.
+    """
+    first = turns.per_turn(values * turns.starts(completion_mask), completion_mask)  # V(s_k), (B, K)
+    has = torch.arange(first.shape[1], device=first.device) < turns.count(completion_mask)[:, None]
+    of_turns = gae(turns.per_turn(token_rewards, completion_mask), first, has, gamma, gae_lambda)
+    return turns.at_tokens(of_turns + first, completion_mask) - torch.where(completion_mask, values, 0)
 
 
 def one(rewards: Tensor) -> Tensor:

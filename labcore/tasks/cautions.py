@@ -15,6 +15,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.runs.spec import cautions
 from labcore.runs.spec.run_spec import RunSpec
+from labcore.tasks.environment import EnvironmentTask
 from labcore.tasks.file_statistics import FileStatistics, statistics_of
 from labcore.tasks.task import Pair, Single, TextTask, make_task
 from labcore.tasks.verifiers import SECONDS
@@ -93,6 +94,8 @@ def of_task(spec: RunSpec) -> str:
 @lru_cache(maxsize=256)  # a page asks at every touch of a knob
 def _of_task(kind: str, key: str, knobs: tuple[tuple[str, Value], ...], limit: int) -> str:
     task = make_task(kinds.task(key, kind), dict(knobs))
+    if isinstance(task, EnvironmentTask):  # whose answers are episodes, which the limits of the task hold
+        return ""
     problems = task.problems(SAMPLED, np.random.default_rng(0))
     cut = sum(not task.score(each, each.answer[:limit]).exact for each in problems)
     if cut <= (1 - ENOUGH) * SAMPLED:

@@ -43,7 +43,7 @@ REFUSED_IN = (
     ("reward_source", "reward_model worst_case_ensemble uncertainty_weighted_ensemble own_function judge "
      "process_reward", "but"),
     ("advantage", "reward_to_go_whitened", "but ppo reinforce_pp"),
-    ("advantage", "gae", "but ppo"),
+    ("advantage", "gae turn_gae", "but ppo"),
     ("advantage", "teacher_log_ratio teacher_mean_log_ratio", "but opd minillm"),
     ("ratio", "none", "but reinforce raft reinforce_average vespo opo gpg"),
     ("surrogate", "detached_weight", "but cispo dppo dppo_kl"),

@@ -14,7 +14,8 @@ from labcore.tasks.task import Problem, make_task
 
 # A completion that is accepted and is not the answer; tasks without one have one right text.
 OTHERS = {"countdown": (Problem("2,7,3:13=", "2*3+7"), "3*2+7"), "reviews": (Problem("the plot was ", "good"), "bad"),
-          "sorted": (Problem("a", "abc"), "aab")}
+          "sorted": (Problem("a", "abc"), "aab"),
+          "guess": (Problem("1-7?", "", columns={"secret": 4, "highest": 7}), "4")}
 SAID = {"numeric": ("17", "it is 17.0"), "regex": ("17", "so 17"), "contains": ("1", "1=9@QN@<L"),
         "length": ("17", "no"), "math": ("3/4", "0.75"), "choice": ("B", "(B)"), "json": ("[1]", "[1 ]"),
         "format": ("1", " 1")}

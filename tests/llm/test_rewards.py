@@ -13,7 +13,7 @@ from labcore.errors import LabError
 from labcore.llm import rewards
 from labcore.llm.generation import Generated
 from labcore.llm.rendering import encode_answers
-from labcore.llm.rewards import Rewards, noisy_verifier, order_only, reward, steps_and_outcome, verified, verifier
+from labcore.llm.rewards import Rewards, noisy_verifier, order_only, reward, steps_and_outcome, verdict, verified
 from labcore.runs.spec.run_spec import with_knob
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, Score
@@ -33,7 +33,7 @@ class Own(Letters):
 
 
 def test_the_verifier_s_word_for_each_completion():
-    got = verifier(Letters(), PROBLEMS, TEXTS)
+    got = verdict(Letters(), PROBLEMS, TEXTS)
     assert got.total.tolist() == EARNED and got.total.dtype == torch.float64
     assert got.exact.tolist() == [value == 1 for value in EARNED]
     assert not got.parts and got.per_token is None
@@ -49,7 +49,7 @@ def test_every_completion_is_scored_on_its_own_problem():
 
 def test_noise_flips_its_share_and_says_what_was_earned():
     texts = TEXTS * 1000
-    true = verifier(Letters(), PROBLEMS * 1000, texts)
+    true = verdict(Letters(), PROBLEMS * 1000, texts)
     got = noisy_verifier(Letters(), PROBLEMS * 1000, texts, 0.3, np.random.default_rng(1))
     flipped = got.total != true.total
     assert torch.equal(got.total[flipped], 1 - true.total[flipped])
@@ -100,7 +100,7 @@ def test_what_is_verified_has_no_noise():
 def test_the_planted_hole_is_there_and_gold_is_the_truth():
     got = order_only(Letters(), PROBLEMS, ["aabz", "z", "", "ba", "ab", "m" * 8])
     assert got.total.tolist() == [1, 1, 0, 0, 1, 1]
-    assert torch.equal(got.parts["gold"], verifier(Letters(), PROBLEMS, ["aabz", "z", "", "ba", "ab", "m" * 8]).total)
+    assert torch.equal(got.parts["gold"], verdict(Letters(), PROBLEMS, ["aabz", "z", "", "ba", "ab", "m" * 8]).total)
 
 
 def test_every_right_character_earns_its_share_at_its_token():

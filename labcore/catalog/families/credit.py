@@ -238,6 +238,22 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("verl", {_VERL: "optimal_token_baseline", "actor_rollout_ref.actor.calculate_sum_pi_squared": True}),
         There("OpenRLHF", note="the plain mean of the group is subtracted from all tokens: no equivalent of OTB",
               name="dr_grpo"))),
+    Advantage("turn_return", "return from this turn on − mean of the others in its group",
+              r"G_{i,k} - \tfrac1{n_k}\textstyle\sum_{j\ne i}G_{j,k}", group=True,
+              against="group",
+              letters=(Letter(r"G_{i,k}", r"G_{i,k} = \textstyle\sum_{l\ge k}r_{i,l}", "Return from turn k on"),),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "one advantage for the whole episode: no equivalent of a return from "
+              "each turn on"),
+        There("verl", {_VERL: "rloo"}, "one advantage for the whole episode: no equivalent of a return from each turn "
+              "on"),
+        There("OpenRLHF", note="one advantage for the whole episode: no equivalent of a return from each turn on",
+              name="rloo"))),
+    Advantage("turn_gae", "generalised advantage estimate whose steps are turns",
+              r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{k+l}", critic=True, knobs=(GAMMA, GAE_LAMBDA),
+              elsewhere=(
+        There("verl", {_VERL: "gae"}, "verl's steps are tokens: γ and λ count once for each token"),
+        There("OpenRLHF", note="its steps are tokens: γ and λ count once for each token", name="gae"))),
     Advantage("gae", "generalised advantage estimate with a critic",
               r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, knobs=(GAMMA, GAE_LAMBDA),
               elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labcore.catalog.knob import Knob
+from labcore.catalog.llm import environments
 from labcore.catalog.task import Task
 
 _ALL = ("online", "preference", "reward_model", "sft")  # loops
@@ -127,6 +128,7 @@ TASKS: dict[str, Task] = {
              online={"beta": 0.2},  # with less a policy soon exploits a reward model
              sft={"learning_rate": 3e-3, "eval_every": 25}, example="the plot was → very good and fun → so dull",
              right="Fluent", goal={"": "must continue it, and earns sentiment × fluency²: {reward} for {answer}"}),
+        *environments.ROWS,
         Task("prompts", "Your own prompts", "A file of prompts and answers (JSONL, JSON, CSV or Parquet) and a "
              "verifier.",
              "labcore.tasks.prompts:Prompts", _STEPS, (*_VERIFIER, *_FILE_KNOBS), data="prompts",

@@ -24,6 +24,7 @@ from labcore.llm.nets.forward import completion_outputs, precision
 from labcore.llm.nets.micro_batches import WHOLE, Room, micro_batches
 from labcore.llm.nets.model import load
 from labcore.llm.nets.tokenizer import load_tokenizer
+from labcore.maths.turns import extents
 from labcore.runs.files.adapters import base_of, is_adapter
 from labcore.runs.files.untrusted import json_of
 from labcore.runs.spec.model_names import PROCESS_WEIGHTS, REWARD_WEIGHTS
@@ -36,7 +37,7 @@ def last_values(model: Critic, prompts: Prompts, ids: Tensor, mask: Tensor, dtyp
     """The value after the last token that counts, with its gradient. ids and mask (B, T) -> (B,) reward"""
     with precision(model, dtype):
         values = completion_outputs(model, prompts, pad(ids, (0, 1)))[..., 0].float()  # the value before each token
-    return values.gather(1, mask.sum(1, keepdim=True))[:, 0]
+    return values.gather(1, extents(mask)[:, None])[:, 0]
 
 
 @torch.no_grad()

@@ -227,7 +227,7 @@ def _answer(session: LlmSession, base: LlmSession, generated: Generated, row: in
             score: Score | None) -> dict[str, Any]:
     """Everything of one answer: log-probs of its tokens under model and base, and the likeliest others."""
     completions = generated.completions
-    length = int(completions.lengths[row])
+    length = int(completions.extents[row])
     ids = completions.ids[row: row + 1, :length]
     own, other = (log_probabilities(each, generated.prompts, ids) for each in (session, base))  # (T, V)
     logprobs, base_logprobs = (table.gather(1, ids.T)[:, 0].tolist() for table in (own, other))

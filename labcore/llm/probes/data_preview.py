@@ -20,7 +20,8 @@ from labcore.errors import LabError, cut, first_line
 from labcore.llm.fitting import Misfit, misfits, system_in_user_turn
 from labcore.llm.nets.folder import config_of, find
 from labcore.llm.nets.tokenizer import character_tokenizer, check_end, load_tokenizer
-from labcore.llm.rendering import ASSISTANT, SYSTEM, USER, Rendering, own_template
+from labcore.llm.rendering import ASSISTANT, SYSTEM, USER, Rendering
+from labcore.llm.templates import own_template
 from labcore.runs.files import storage
 from labcore.runs.files.adapters import base_of, is_adapter
 from labcore.runs.files.rows import read_rows

@@ -43,6 +43,7 @@ from labcore.llm.token_texts import token_texts
 from labcore.maths.call import cut_of, parameters
 from labcore.maths.masked import masked_mean
 from labcore.maths.returns import explained_variance
+from labcore.maths.turns import extents
 from labcore.runs.fork import carried
 from labcore.runs.spec.model_names import parse
 from labcore.runs.spec.run_spec import RunSpec, make
@@ -91,7 +92,7 @@ def _shown(batch: Batch) -> list[int]:
 
 @torch.no_grad()
 def _completion(session: LlmSession, batch: Sampled, rollout: Rollout, row: int) -> dict[str, Any]:
-    length = int(batch.completions.lengths[row])
+    length = int(batch.completions.extents[row])
     part = rollout.select(torch.tensor([row // rollout.group_size], device=session.device))
     completions = Completions(part.ids, part.completion_mask, part.truncated)
     now = token_logprobs(session, session.policy, part.prompts, completions)[row % rollout.group_size]
@@ -107,7 +108,7 @@ def _algorithm(seen: Inspected, rows: list[int]) -> dict[str, Any]:
     """`push` of each shown completion's tokens in units of `mean_push`, the mean of |push| over the batch's tokens."""
     mask = seen.rollout.completion_mask
     mean = float(masked_mean(seen.push.abs(), mask))
-    lengths = mask.sum(1).tolist()
+    lengths = extents(mask).tolist()
     push = [[round(value / mean, 4) if mean else 0.0 for value in seen.push[row, :lengths[row]].tolist()]
             for row in rows]
     return {"key": seen.row.key, "label": seen.row.label, "loss": seen.measured["loss"],

@@ -38,6 +38,7 @@ from labcore.maths.masked import masked_mean
 from labcore.maths.ratios import token
 from labcore.maths.surrogates import clip, cpi, curve, kl_penalty, sides
 from labcore.runs.spec.activity import part_of, report
+from labcore.tasks.environment import Episode
 from labcore.tasks.task import Problem
 
 GROUPS = 8
@@ -308,14 +309,15 @@ def _completion(session: LlmSession, batch: Sampled, row: int, lists: dict[str, 
                 at: int) -> dict[str, Any]:
     """A row of the batch, with what the lists hold at its place among those that are kept."""
     completions = batch.completions
-    length = int(completions.lengths[row])
+    length = int(completions.extents[row])
     tokens = token_texts(session.tokenizer, completions.ids[row, :length].tolist())
     columns, met = ({name: values[at][:length] for name, values in each.items()} for each in (lists, met))
     met = {name: values for name, values in met.items() if not (name == "gap" and any(map(isnan, values)))}
-    mean = sum(columns["advantages"]) / length
+    mean = sum(columns["advantages"]) / int(completions.lengths[row])
     return {"text": batch.texts[row], **_score(batch.rewards, row), "advantage": mean,
-            "truncated": bool(completions.truncated[row]), "tokens": tokens, **columns,
-            **step_scores.at_tokens(batch.rewards, row, length), **({"met": met} if met else {})}
+            "truncated": bool(completions.truncated[row]), **_turns(batch.texts[row], completions, row),
+            "tokens": tokens, **columns, **step_scores.at_tokens(batch.rewards, row, length),
+            **({"met": met} if met else {})}
 
 
 def sampled_groups(session: LlmSession, problems: list[Problem], generated: Generated,
@@ -327,11 +329,19 @@ def sampled_groups(session: LlmSession, problems: list[Problem], generated: Gene
         rows = range(prompt * group_size, (prompt + 1) * group_size)
         shown.append({**session.rendering.shown(problem), "answer": problem.answer, "completions": [{
             "text": generated.texts[row], **_score(rewards, row), "advantage": None,
-            "truncated": bool(completions.truncated[row]),
+            "truncated": bool(completions.truncated[row]), **_turns(generated.texts[row], completions, row),
             "tokens": token_texts(session.tokenizer, completions.ids[row, :length].tolist()),
             "logprobs": completions.sampled_logprobs[row, :length].double().cpu().numpy().round(5).tolist()}
-            for row, length in zip(rows, completions.lengths[rows.start: rows.stop].tolist(), strict=True)]})
+            for row, length in zip(rows, completions.extents[rows.start: rows.stop].tolist(), strict=True)]})
     return {"groups": shown}
+
+
+def _turns(text: str, completions: Completions, row: int) -> dict[str, Any]:
+    """Of an episode its `turns`, and which of its tokens are `observed`: the environment wrote them."""
+    if not isinstance(text, Episode):
+        return {}
+    return {"turns": [move._asdict() for move in text.moves], "ended": text.done,
+            "observed": (~completions.mask[row, :int(completions.extents[row])]).tolist()}
 
 
 def _score(rewards: Rewards, row: int) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
 from labcore.llm.token_texts import token_texts
 from labcore.runs.spec.activity import part_of
+from labcore.tasks.environment import Episode
 from labcore.tasks.goal import WATCHED_STREAM
 from labcore.tasks.task import Pair, PairTask, Problem, draw, has_singles
 
@@ -47,11 +48,13 @@ MOST_ANSWERS = 24  # of a prompt
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer and its tokens, with the end token where it ended."""
+    """An answer and its tokens, with the end token where it ended. `own`: which of them
+    are the model's, in an episode; empty where all are."""
 
     text: str
     ids: tuple[int, ...]
     ended: bool = True
+    own: tuple[bool, ...] = ()
 
     @property
     def key(self) -> tuple[str, bool]:
@@ -263,7 +266,8 @@ def _given(session: LlmSession, problem: Problem, text: str, room: int, truncate
            sampled: Ids = None) -> Answer:
     """An answer as at most `room` tokens, with the end token where it was not cut; the `sampled` ones where it was."""
     _, (ids,) = session.rendering.answers([problem], [text], [not truncated], [sampled])
-    return Answer(text, tuple(ids[:room]), not truncated)
+    own = session.rendering.episode(text)[1] if isinstance(text, Episode) else []
+    return Answer(text, tuple(ids[:room]), not truncated, tuple(own[:room]))
 
 
 # ---- what the policy answers -----------------------------------------------------------------------------------
@@ -285,8 +289,8 @@ def _answers(alone: LlmSession, problems: list[Problem]) -> Drawn:
 
 def _sampled(generated: Generated, row: int) -> Answer:
     completions = generated.completions
-    ids = completions.ids[row, :int(completions.lengths[row])].tolist()
-    return Answer(generated.texts[row], tuple(ids), not bool(completions.truncated[row]))
+    ids, own = (column[row, :int(completions.extents[row])].tolist() for column in (completions.ids, completions.mask))
+    return Answer(generated.texts[row], tuple(ids), not bool(completions.truncated[row]), tuple(own))
 
 
 def _by_count(answers: list[Answer]) -> list[Answer]:
@@ -341,10 +345,11 @@ def _mean(values: list[float]) -> float | None:
 def _padded(candidates: list[list[Answer]], device: torch.device) -> Completions:
     """The candidates of all prompts as rows, group by group: short groups are filled up with their first answer."""
     size = max(map(len, candidates))
-    rows = [answer.ids for group in candidates for answer in [*group, *[group[0]] * (size - len(group))]]
-    width = max(map(len, rows))
-    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
-    mask = torch.tensor([[True] * len(row) + [False] * (width - len(row)) for row in rows], device=device)
+    rows = [replace(answer, own=answer.own or (True,) * len(answer.ids)) for group in candidates
+            for answer in [*group, *[group[0]] * (size - len(group))]]
+    width = max(len(row.ids) for row in rows)
+    ids = torch.tensor([[*row.ids, *[0] * (width - len(row.ids))] for row in rows], device=device)
+    mask = torch.tensor([[*row.own, *[False] * (width - len(row.own))] for row in rows], device=device)
     return Completions(ids, mask, ~mask.any(1))
 
 

@@ -1,0 +1,142 @@
+"""Rollouts with several turns: the model writes a turn, the environment answers, and both stand in the context.
+
+A completion is then the whole episode after its prompt. Its mask is True at the tokens of the model alone, ends
+included, so whatever is counted, learnt or measured by the mask leaves observations out. Each turn is one call of the
+sampler with everything before it as the prompt, so every sampler of the lab plays episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import torch
+
+from labcore.llm.batch import Completions, Prompts, decode, padded_prompts
+from labcore.llm.rendering import Rendering
+from labcore.maths import turns
+from labcore.tasks.environment import EnvironmentTask, Episode, Play
+from labcore.tasks.task import Problem
+
+
+class Draw(Protocol):
+    """Completions of prompts, `size` each, of at most `most` tokens."""
+
+    def __call__(self, asked: Prompts, size: int, most: int) -> Completions: ...
+
+
+@dataclass
+class Line:
+    """An episode under way as tokens: those of its prompt, and those after it with their log-probs, nats. `own`: the
+    model wrote it. `cut`: a limit of tokens ended the episode."""
+
+    play: Play
+    prompt: list[int]
+    ids: list[int] = field(default_factory=list)
+    own: list[bool] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    cut: bool = False
+
+    def add(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> None:
+        """Append tokens of the model with their log-probs, or without those tokens of an observation."""
+        self.ids += ids
+        self.own += [logprobs is not None] * len(ids)
+        self.logprobs += logprobs or [0.0] * len(ids)
+
+    def see(self, observation: Sequence[int], limit: int) -> bool:
+        """Append an observation. True if the next turn has room for a token."""
+        self.cut = len(self.ids) + len(observation) >= limit
+        if not self.cut:
+            self.add(observation)
+        return not self.cut
+
+
+def played(task: EnvironmentTask, rendering: Rendering, problems: Sequence[Problem], group_size: int,
+           prompts: Prompts, limit: int, draw: Draw) -> tuple[Completions, list[str]]:
+    """`group_size` episodes of each problem, of at most `limit` tokens with their observations: all of a group begin
+    in the same state. `truncated` are those that this limit cut; the turn limit cuts none.
+
+    Raises:
+        LabError: the environment raises or answers with something else than it should.
+    """
+    rows = [ids[mask].tolist() for ids, mask in zip(prompts.ids, prompts.mask, strict=True)]
+    lines = [Line(task.begin(problem), prompt) for problem, prompt in zip(problems, rows, strict=True)
+             for _ in range(group_size)]
+    going, asked, size = lines, prompts, group_size
+    for turn in range(task.max_turns):
+        room = limit - min(len(line.ids) for line in going)
+        drawn = draw(asked, size, min(task.turn_tokens, room))
+        going = _answered(rendering, going, drawn, limit, turn + 1 == task.max_turns)
+        if not going:
+            break
+        asked, size = padded_prompts([line.prompt + line.ids for line in going], rendering.padding,
+                                     prompts.ids.device), 1
+    return _completions(lines, rendering.padding, prompts.ids.device), [line.play.episode for line in lines]
+
+
+def warnings(task: EnvironmentTask, completions: Completions, texts: Sequence[str], limit: int) -> Iterator[str]:
+    """A sentence for each limit that the episodes of a step should not have met: none ended, or observations were cut
+    or did not fit into the `limit` of tokens."""
+    found = episodes_of(texts)
+    if found and not any(episode.done for episode in found) and not completions.truncated.any():
+        yield (f"The environment {task.name} ended no episode of a step; the turn limit of {task.max_turns} did. Have "
+               "step return done=True, or raise `max_turns`.")
+    if any(episode.cut for episode in found):
+        yield (f"Observations of the environment {task.name} were cut to the {task.observation_length} characters that "
+               "`observation_length` allows.")
+    if found and (completions.truncated & (completions.extents < limit)).any():
+        yield (f"Observations of the environment {task.name} did not fit into the {limit} tokens of an episode, which "
+               "ended there: return shorter texts, lower `observation_length`, or raise `max_new_tokens`.")
+
+
+def _answered(rendering: Rendering, going: Sequence[Line], drawn: Completions, limit: int, last: bool) -> list[Line]:
+    """The episodes that go on after a turn of each; after the `last` none does."""
+    drawn, found = _within(drawn, [limit - len(line.ids) for line in going]), list[Line]()
+    texts = decode(rendering.tokenizer, drawn, rendering.ends)
+    turns = zip(going, texts, drawn.ids.tolist(), drawn.lengths.tolist(), drawn.sampled_logprobs.tolist(),
+                drawn.truncated.tolist(), strict=True)
+    for line, text, ids, length, logprobs, truncated in turns:
+        line.add(ids[:length], logprobs[:length])
+        move = line.play.step(text)
+        if line.play.done:
+            continue
+        if last:
+            line.cut = truncated and len(line.ids) == limit
+        elif line.see(rendering.observation(move.observation, not truncated), limit):
+            found.append(line)
+    return found
+
+
+def _within(turns: Completions, rooms: Sequence[int]) -> Completions:
+    """The turns, each of no more tokens than its episode has room for."""
+    room = torch.tensor(rooms, device=turns.ids.device)
+    inside = torch.arange(turns.ids.shape[1], device=turns.ids.device) < room[:, None]
+    return replace(turns, mask=turns.mask & inside, truncated=turns.truncated | (turns.lengths > room))
+
+
+def _completions(lines: Sequence[Line], fill: int, device: torch.device) -> Completions:
+    """The episodes as tensors, padded with `fill` on the right."""
+    width = max(len(line.ids) for line in lines)
+
+    def column(rows: Sequence[Sequence[float]], filled: float) -> torch.Tensor:
+        return torch.tensor([[*row, *[filled] * (width - len(row))] for row in rows], device=device)
+    return Completions(column([line.ids for line in lines], fill), column([line.own for line in lines], False),
+                       torch.tensor([line.cut for line in lines], device=device),
+                       column([line.logprobs for line in lines], 0.0))
+
+
+def rewards_at_turns(texts: Sequence[str], completions: Completions) -> torch.Tensor | None:
+    """The reward of each turn of some episodes, at the last token of the turn; None of other completions. (B, T)"""
+    episodes = episodes_of(texts)
+    if not episodes:
+        return None
+    found = torch.zeros(completions.mask.shape, dtype=torch.float64)
+    rows, places = turns.lasts(completions.mask).cpu().nonzero(as_tuple=True)  # turn by turn, episode by episode
+    found[rows, places] = torch.tensor([reward for episode in episodes for reward in episode.rewards]).double()
+    return found
+
+
+def episodes_of(texts: Sequence[str]) -> list[Episode]:
+    """The episodes among some completions: all of them in a task with several turns, else none."""
+    return [text for text in texts if isinstance(text, Episode)]
