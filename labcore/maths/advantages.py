@@ -131,6 +131,38 @@ def moving_average(rewards: Tensor, past_rewards: Tensor) -> Tensor:
     return (rewards - past_rewards).nan_to_num()
 
 
+def optimal_value(rewards: Tensor, prompt_values: Tensor) -> Tensor:
+    """A = R − V*, V* = β log E_ref[e^(R/β)] of the prompt. (P, G), (P, 1) -> (P, G)
+
+    In reward. V* is the value of the best policy with a KL to the reference, see `soft_value`.
+
+    Source: Brantley et al. 2025, arXiv:2505.20686 (A*-PO).
+    """
+    return (rewards - prompt_values).nan_to_num()
+
+
+def tracked_value(rewards: Tensor, prompt_values: Tensor) -> Tensor:
+    """A = R − v, v being the tracked mean reward of the prompt before this batch. (P, G), (P, 1) -> (P, G)
+
+    In reward.
+
+    Source: Xu and Ding 2025, arXiv:2509.13232, section 3.2 (SPO).
+    """
+    return (rewards - prompt_values).nan_to_num()
+
+
+def soft_value(rewards: Tensor, value_beta: float) -> Tensor:
+    """V = β log mean_n e^(R_n/β) over the scored samples, NaN where there is none. (P, N) -> (P,)
+
+    In reward; β = `value_beta` in reward per nat. Near 0 it is the best reward, for large β the mean.
+
+    Source: Brantley et al. 2025, arXiv:2505.20686, eq. 4.
+    """
+    count = (~rewards.isnan()).sum(1).to(rewards.dtype)
+    summed = (rewards / value_beta).nan_to_num(nan=-torch.inf).logsumexp(1)
+    return torch.where(count > 0, value_beta * (summed - count.log()), torch.nan)
+
+
 def beta_normalised(rewards: Tensor) -> Tensor:
     """A = (R − p)/f(p; α, β), with p = mean_G R and f the density of a Beta distribution. (P, G) -> (P, G)
 

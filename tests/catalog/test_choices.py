@@ -23,6 +23,7 @@ from tests.llm.tools import records, session, spec
 FAMILY = {family.key: family for family in FAMILIES}
 # Knobs of a choice that the step reads, not its function.
 OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prompts", "group_size"},
+               "optimal_value": {"value_beta", "value_samples"}, "tracked_value": {"tracker_half_life"},
                **{key: {"reward_model"} for key in ("reward_model", "worst_case_ensemble",
                                                     "uncertainty_weighted_ensemble")}}
 
@@ -39,7 +40,7 @@ REFUSED_IN = (
     ("reward_source", "reward_model worst_case_ensemble uncertainty_weighted_ensemble own_function judge", "but"),
     ("advantage", "reward_to_go_whitened", "but ppo reinforce_pp"),
     ("advantage", "gae", "but ppo"),
-    ("ratio", "none", "but reinforce raft reinforce_average vespo opo gpg"),
+    ("ratio", "none", "but reinforce raft reinforce_average vespo opo gpg gvpo real a_star_po"),
     ("surrogate", "detached_weight", "but cispo dppo dppo_kl"),
     ("surrogate", "tv_mask kl_mask", "but dppo dppo_kl"),
     ("surrogate", "quadratic", "but dro"),
@@ -48,12 +49,18 @@ REFUSED_IN = (
     ("surrogate", "gamma_weight", "but vespo"),
     ("surrogate", "clip_cov", "but clip_cov"),
     ("surrogate", "kl_cov", "but kl_cov"),
+    ("surrogate", "centred_regression", "but gvpo a_star_po"),
+    ("surrogate", "regression", "but gvpo a_star_po"),
+    ("surrogate", "classifier", "but real"),
+    ("advantage", "optimal_value", "but a_star_po"),
+    ("advantage", "tracked_value", "but spo"),
     ("surrogate", "clip geometric_clip",
-     "reinforce cispo sapo raft reinforce_average vespo opo gpg dppo dppo_kl dro kl_cov"),
+     "reinforce cispo sapo raft reinforce_average vespo opo gpg dppo dppo_kl dro kl_cov a_star_po gvpo real"),
     ("surrogate", "bounded_clip",
-     "reinforce cispo sapo raft reinforce_average gmpo vespo opo gpg dppo dppo_kl dro kl_cov"),
+     "reinforce cispo sapo raft reinforce_average gmpo vespo opo gpg dppo dppo_kl dro kl_cov a_star_po gvpo real"),
     ("advantage", "parts_standardised", "reinforce rloo ppo dapo remax reinforce_pp reinforce_average"),
-    ("advantage", "one", "reinforce_pp_baseline"),
+    ("advantage", "one", "reinforce_pp_baseline spo gvpo real"),
+    ("selection", "best_of_group", "gvpo real"),
     ("shaping", "overlong length_cost clipped clipped_between", "gdpo"),
     ("kl_placement", "reward", "gdpo"),
     ("pairs", "dataset", "dpo online_dpo ipo cdpo robust_dpo slic exo nca bco sppo apo_zero apo_down aot discopop kto "
