@@ -226,6 +226,39 @@ def best_over_rest(rewards: Tensor) -> Tensor:
     return torch.where(first & second.isfinite()[:, None], (best - second)[:, None], 0)
 
 
+def best_of_subsets(rewards: Tensor, pass_k: float) -> Tensor:
+    """A_i = (E[M | i ∈ S] − E[M])/(std M + 1e-4), M = max_S R over all subsets S of k completions. (P, G) -> (P, G)
+
+    Without a unit; k = `pass_k`, at most the number of scored completions. For rewards of 0 and 1 E[M] is the unbiased
+    estimate of pass@k. k = 1 is GRPO's advantage, with the standard deviation of all G.
+
+    Source: Chen et al. 2025, arXiv:2508.10751, section 2.4 (pass@k training, analytical), for any rewards.
+    """
+    scored = ~rewards.isnan()
+    best = rewards.nan_to_num(-torch.inf).sort(1, descending=True)
+    values = torch.where(scored.gather(1, best.indices), best.values, 0)
+    rank = torch.arange(rewards.shape[1]).to(rewards)
+    n = scored.sum(1, keepdim=True).to(rewards)
+    k = n.clamp(max=float(int(pass_k)))
+
+    def chances(others: Tensor, chosen: Tensor, of: Tensor, many: Tensor) -> Tensor:  # C(others, chosen)/C(of, many)
+        return (_log_choose(others, chosen) - _log_choose(of, many)).exp()
+    first = chances(n - 1 - rank, k - 1, n, k)  # that the completion of this rank is the best of a subset
+    mean = (first * values).sum(1, keepdim=True)
+    spread = ((first * (values - mean) ** 2).sum(1, keepdim=True)).sqrt()
+    better = chances(n - 2 - rank, k - 2, n - 1, k - 1) * values  # those before it, where they are in its subset
+    given = chances(n - 1 - rank, k - 1, n - 1, k - 1) * values + better.cumsum(1) - better
+    found = torch.zeros_like(values).scatter(1, best.indices, (given - mean) / (spread + 1e-4))
+    return torch.where(_centred(rewards, dim=1).any(1, keepdim=True) & scored, found, 0)
+
+
+def _log_choose(n: Tensor, k: Tensor) -> Tensor:
+    """log C(n, k), −∞ where k < 0 or k > n."""
+    possible = (k >= 0) & (n >= k)
+    n, k = torch.where(possible, n, 0), torch.where(possible, k, 0)
+    return torch.where(possible, torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1), -torch.inf)
+
+
 def length_weighted(rewards: Tensor, lengths: Tensor) -> Tensor:
     """A = R − Σ_G T R/Σ_G T, T being the tokens of each completion. (P, G), (P, G) -> (P, G)
 

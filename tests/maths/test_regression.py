@@ -101,3 +101,17 @@ def test_the_value_of_the_best_policy_is_between_the_mean_and_the_best_reward(cl
     assert advantages.soft_value(rewards, 1e4)[0] == pytest.approx(0.5, abs=1e-4)
     values = torch.tensor([[0.25], [torch.nan], [0.0]], dtype=torch.float64)
     close(advantages.optimal_value(rewards, values), [[0.75, -0.25, 0.25], [0.0] * 3, [0.0] * 3])
+
+
+def test_both_regressions_have_no_gradient_at_their_optimum(close, given):
+    """π ∝ π_old e^(R/β) over the group, and π ∝ π_ref e^((R − V)/β), whatever sampled the completions."""
+    rewards, beta, counted = given["rewards"], 0.4, given["counted"]
+    apart = ((rewards - 0.3) / beta).view(6, 1) / counted.sum(1, keepdim=True)  # of each token
+    logprobs = (given["old_logprobs"] + apart).detach().requires_grad_()
+    ratio = ratios.token(logprobs, given["old_logprobs"], counted)
+    centred = of_rows(advantages.group_mean(rewards).tolist())
+    for terms in (regression.centred_regression(ratio, centred, counted, 3, beta),
+                  regression.regression(logprobs, given["old_logprobs"], of_rows((rewards - 0.3).tolist()), counted,
+                                        beta)):
+        close(terms[counted], torch.zeros(int(counted.sum())).tolist())
+        assert torch.autograd.grad(terms.sum(), logprobs)[0].abs().max() < 1e-9

@@ -23,6 +23,10 @@ VALUE = (
          "estimated. More: less noise, a longer first visit. Fewer: quicker.", "next batch", 1, 1024, (4, 16), "N",
          group="advantage", aliases="num_value_samples"),
 )
+PASS_K = Knob(
+    "pass_k", "k of pass@k", 2, "Completions of a prompt of which the best one counts. Higher: variety counts for "
+    "more. 1: the mean reward, as in GRPO. It must be below the group size.", "next batch", 1, 1024, (2, 8), "k",
+    group="advantage")
 TRACKER_HALF_LIFE = Knob(
     "tracker_half_life", "Half-life of the tracker", 8.0, "Updates of the policy after which earlier rewards of a "
     "prompt count half, within 0.875 and 0.96 per visit. Higher: a steadier baseline, which lags more. Lower: it "
@@ -191,6 +195,21 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("verl", {_VERL: "grpo_passk", _BY_STD: False}),
         There("OpenRLHF", note="all completions are compared with the group's mean: no equivalent of pass@k",
               name="dr_grpo"))),
+    Advantage("best_of_subsets", "gain that a completion brings to the best of k, over the spread of that best",
+              r"\frac{E[M\mid i\in S]-E[M]}{s_M+\epsilon},\ M = \max_{S}R,\ |S| = k", "sequence", group=True,
+              scaled=True, against="group", knobs=(PASS_K,),
+              bias="Direction: it is the gradient of the best reward of k completions (pass@k), divided by its spread.",
+              cautions=(
+        Caution("`pass_k` is at least the group size, so the group has one subset and no completion has an advantage. "
+                "Set `pass_k` below `group_size`, or use the advantage `best_over_rest`.",
+                lambda v: int(v["pass_k"]) >= int(v["group_size"])),),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer compares all completions with the group's mean: no "
+              "equivalent of pass@k"),
+        There("verl", {_VERL: "grpo_passk", _BY_STD: True}, "verl's pass@k has k = the group size, so that only the "
+              "best completion has an advantage"),
+        There("OpenRLHF", note="all completions are compared with the group's mean: no equivalent of pass@k",
+              name="group_norm"))),
     Advantage("length_weighted", "reward − mean of the group weighted by length",
               r"R - \frac{\sum_g T_g R_g}{\sum_g T_g}", "sequence", group=True, against="group",
               bias="Direction: the baseline contains the completion's own reward, weighted by its length.",

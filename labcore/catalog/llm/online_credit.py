@@ -28,6 +28,16 @@ ROWS = (
         defaults={"advantage": "best_over_rest", "aggregation": "token_mean", "kl_placement": "off",
                   "group_size": 4, "prompts_per_step": 64},
         models=("policy", "reference"), panels=online_panels("reward", "entropy", "zero_variance")),
+    row("passk_training", "Pass@k training", "online",
+        summary="Maximises the best reward of k of a group's G completions, so right completions of hard prompts count "
+                "most, and wrong ones are lowered less.",
+        latex=r"\begin{gathered}" + _TOKENS + _CLIPPED.removesuffix(r",\quad ") + r"\\ \hat A_i = "
+              r"\frac{E[M\mid i\in S]-E[M]}{s_M+\epsilon},\quad M = \max_{j\in S}R_j,\quad S\subset\{1\ldots G\},\quad |S| = k" + _GROUP + r"\end{gathered}",
+        watch="Held-out pass@k and entropy compared with GRPO. Prompts that are solved in more than about half of all "
+              "completions hardly count, since the best of k is right already.",
+        paper="Chen et al. 2025, arXiv:2508.10751",
+        defaults={"advantage": "best_of_subsets", "aggregation": "token_mean", "kl_placement": "off"},
+        models=("policy", "reference"), panels=online_panels("reward", "entropy", "zero_variance")),
     row("opo", "OPO", "online",
         summary="On policy, with the baseline of least variance: the mean of the group's rewards weighted by length. "
                 "No clip, no KL.",
