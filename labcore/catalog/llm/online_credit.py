@@ -32,7 +32,8 @@ ROWS = (
         summary="Maximises the best reward of k of a group's G completions, so right completions of hard prompts count "
                 "most, and wrong ones are lowered less.",
         latex=r"\begin{gathered}" + _TOKENS + _CLIPPED.removesuffix(r",\quad ") + r"\\ \hat A_i = "
-              r"\frac{E[M\mid i\in S]-E[M]}{s_M+\epsilon},\quad M = \max_{j\in S}R_j,\quad S\subset\{1\ldots G\},\quad |S| = k" + _GROUP + r"\end{gathered}",
+              r"\frac{E[M\mid i\in S]-E[M]}{s_M+\epsilon},\quad M = \max_{j\in S}R_j,\quad S\subset\{1\ldots G\},\quad "
+              r"|S| = k" + _GROUP + r"\end{gathered}",
         watch="Held-out pass@k and entropy compared with GRPO. Prompts that are solved in more than about half of all "
               "completions hardly count, since the best of k is right already.",
         paper="Chen et al. 2025, arXiv:2508.10751",
