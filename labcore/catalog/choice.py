@@ -172,7 +172,8 @@ CRITIC = (
 class Advantage(Choice):
     """A baseline. `level`: one number per completion ("sequence") or per token. `group`: it compares completions of one
     prompt. `critic`: it asks for values, so a row with it has the knobs of a critic. `squares`: it asks for the sum of
-    squared probabilities at each token. `by_part`: it compares each named
+    squared probabilities at each token. `of_prompt`: it compares with a number that the run keeps for each prompt: the
+    function of `labcore.llm.prompt_values` that gives it. `by_part`: it compares each named
     reward by itself. `constant`: it is the same for all completions. `rollouts`: further completions that it asks for.
     `scaled`: it is divided by a spread. `against` says of what the baseline is: the "batch" or the "group"; where
     advantages are whitened, `exact` that nothing else is different then. `alone` is its bias with one prompt a batch,
@@ -183,6 +184,7 @@ class Advantage(Choice):
     group: bool = False
     critic: bool = False
     squares: bool = False
+    of_prompt: str = ""
     by_part: bool = False
     constant: bool = False
     rollouts: tuple[Literal["greedy"], ...] = ()
@@ -228,10 +230,11 @@ class Surrogate(Choice):
     """A surrogate, which is maximised. `needs_ratio`: it is a function of a ratio to the old policy; `own_ratio`: of
     which, where that is not the run's choice (the chosen ratio is then the KL's alone). `weighs`: the ratio is a fixed
     weight of the log-probability, or only pulls at it, so where it is 1 the gradient is that of the log-probability.
-    `whole`: it is one number for all tokens of a completion; `summed`: of the sum of their log-probs, so that each token
-    has the gradient of all of them, and the policy that sampled need not be the present one. `log_bounds`: its clip bounds are those of the ratio's
-    logarithm. `cut` is the function beside it that says which tokens it cuts off; `singles_out` is the one that finds
-    the tokens of a whole update that it treats in another way. `absorbs` are the weights of tokens
+    `whole`: it is one number for all tokens of a completion; `summed`: of the sum of their log-probs, so that each
+    token has the gradient of all of them, and another policy may have sampled. `log_bounds`: its clip bounds are those
+    of the ratio's logarithm. `cut` is the function beside it that says which tokens it cuts off; `singles_out` is the
+    one that finds the tokens of a whole update that it treats in another way. `group`: it compares the completions of a
+    group. `absorbs` are the weights of tokens
     (`labcore.maths.weights`) that it takes in itself, in place of being multiplied by them, each with the LaTeX of
     where it enters. `metric` describes its mean, which every run with it logs."""
 
@@ -243,6 +246,7 @@ class Surrogate(Choice):
     log_bounds: bool = False
     cut: str = ""
     singles_out: str = ""
+    group: bool = False
     absorbs: Mapping[str, str] = field(default_factory=dict)
     metric: Metric | None = None
 

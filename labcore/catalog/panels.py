@@ -66,7 +66,8 @@ _PANELS = (
     Panel("ratio", "Largest ratio", ("ratio/max",), "clip"),
     Panel("sample_age", "Age of the batch", ("sample_age/mean", "sample_age/max"), "system"),
     *(Panel(f"surrogate_{member.key}", "Surrogates", (
-        *(metric.key for metric in member.logs), "surrogate/cpi", "surrogate/kl_penalised"), "gradient")
+        *(metric.key for metric in member.logs), *(("surrogate/cpi", "surrogate/kl_penalised") if all(
+            metric.unit.startswith("advantage") for metric in member.logs) else ())), "gradient")
       for member in SURROGATE if member.needs_ratio),
     Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward", prefix="reward/"),
     Panel("unscored", "Not scored", ("unscored/reward", "frac_reward_unscored"), "clip", small=True,

@@ -32,6 +32,7 @@ from labcore.llm.generation import (
 )
 from labcore.llm.nets.tape import Tape
 from labcore.llm.networks import TEACHER
+from labcore.llm.prompt_values import prompt_values
 from labcore.llm.rewards import Rewards, reward, say_unscored, silent
 from labcore.llm.rollout import Rollout, total_rewards
 from labcore.llm.sampler_weights import sampling_weights
@@ -179,7 +180,7 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
         sampler_logprobs=completions.logprobs if corrected else None, teacher_logprobs=taught[0],
         teacher_likeliest=taught[1], square_sums=_square_sums(session, sampled), age=age, apart=apart,
-        at_reference=reference is None)
+        at_reference=reference is None, prompt_values=_prompt_values(session, sampled))
     return _selected(session, sampled, rollout)
 
 
@@ -199,7 +200,14 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     shaped = _shaped(session, sampled.rewards, sampled.completions)
     greedy = _greedy_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
     return _selected(session, sampled, replace(batch.rollout, shaped=shaped, greedy_rewards=greedy,
-                                               square_sums=_square_sums(session, sampled)))
+                                               square_sums=_square_sums(session, sampled),
+                                               prompt_values=_prompt_values(session, sampled)))
+
+
+def _prompt_values(session: LlmSession, sampled: Sampled) -> Tensor | None:
+    """The number of each row's prompt that the advantage compares with, where it asks for one. (B,)"""
+    found = prompt_values(session, sampled.problems)
+    return None if found is None else found.to(sampled.shaped).repeat_interleave(sampled.group_size)
 
 
 def _square_sums(session: LlmSession, sampled: Sampled) -> Tensor | None:

@@ -104,9 +104,10 @@ def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio
     if not mask.any():  # of a mini-batch whose groups were all left out: a mean over no token would count as 0
         return {}
     measured = {"entropy": masked_mean(entropy, mask)}
-    tensors = {"ratio": ratio, "advantages": advantages, "logprobs": logprobs, "old_logprobs": rollout.old_logprobs,
-               "entropy": entropy, "completion_mask": mask, "singled_out": rollout.singled,
-               "ref_logprobs": rollout.ref_logprobs, "counted": mask, "group_size": rollout.group_size}
+    tensors: dict[str, Any] = {
+        "ratio": ratio, "advantages": advantages, "logprobs": logprobs, "old_logprobs": rollout.old_logprobs,
+        "entropy": entropy, "completion_mask": mask, "singled_out": rollout.singled,
+        "ref_logprobs": rollout.ref_logprobs, "counted": mask, "group_size": rollout.group_size}
     if found := token_weights(knobs, rollout, {**tensors, "entropy_floor": entropy_floor}):
         measured["token_weight"] = masked_mean(torch.stack([*found.values()]).prod(0), mask)
     if weights.sampler_correction.__name__ in found:

@@ -47,6 +47,7 @@ class Rollout:
     sampler_logprobs: Tensor | None = None  # (B, T) where `old_logprobs` are not the sampler's but the trainer's
     teacher_logprobs: Tensor | None = None  # (B, T) a teacher's
     teacher_likeliest: Tensor | None = None  # (B, T) the token that the teacher finds likeliest
+    prompt_values: Tensor | None = None  # (B,) a number of each prompt that the run keeps, once for each row
     square_sums: Tensor | None = None  # (B, T) the sum of squared probabilities before each token
     singled_out: Tensor | None = None  # (B, T) bool: the tokens that the surrogate finds in a whole update
     advantages: Tensor | None = None  # (B, T)
@@ -179,6 +180,7 @@ def _of_sequences(knobs: Mapping[str, Any], rollout: Rollout, token_rewards: Ten
     advantages = call(member(choices.ADVANTAGE, knobs["advantage"]), knobs, {
         "rewards": totals.view(-1, size), "greedy_rewards": first(rollout.greedy_rewards),
         "lengths": rollout.completion_mask.sum(1).view(-1, size), "past_rewards": first(rollout.past_rewards),
+        "prompt_values": first(rollout.prompt_values),
         "reward_parts": parts.T.reshape(-1, len(parts) // size, size), "part_weights": weights[0]}).reshape(-1, 1)
     compared = _compared(knobs, rollout, totals)
     normalised: Tensor = call(member(choices.NORMALISATION, knobs.get("normalisation", "none")), knobs, {
@@ -200,6 +202,8 @@ def _compared(knobs: Mapping[str, Any], rollout: Rollout, totals: Tensor) -> Ten
         scored = scored & (others > 0).repeat_interleave(rollout.group_size)
     if "greedy" in choice.rollouts and rollout.greedy_rewards is not None:
         scored = scored & ~rollout.greedy_rewards.isnan()
+    if choice.of_prompt and rollout.prompt_values is not None:
+        scored = scored & ~rollout.prompt_values.isnan()
     return scored[:, None]
 
 

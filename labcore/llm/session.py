@@ -61,7 +61,8 @@ class LlmSession:
     `past_rewards` is the mean of all rewards of the `past_count` completions so far, and `kl_factor` what an adaptive
     KL controller multiplies β with, as long as β is the `kl_beta` that it was learnt for. `entropy_coef` is the entropy
     bonus as adaptive control has moved it from the knob's value `entropy_begun`; it is paid where the last step's
-    entropy was low (`entropy_low`). `recent_gold` and `best_gold`
+    entropy was low (`entropy_low`). `of_prompts` are numbers that the run keeps for each prompt.
+    `recent_gold` and `best_gold`
     are what early stopping compares. `labelled` are pairs that somebody labelled. `prompt_seed` chooses the prompts of
     each step; `rng` and `generator` are drawn from for everything else. `origin` is the folder or hub id of the weights
     that the run began with. `watched` is what `probes.watched` looks at during the whole run; it comes of the seed and
@@ -100,6 +101,7 @@ class LlmSession:
     entropy_coef: float = 0.0
     entropy_begun: float | None = None
     entropy_low: bool = True
+    of_prompts: dict[str, list[float]] = field(default_factory=dict)
     recent_gold: list[float] = field(default_factory=list)
     best_gold: float = 0.0
     finished_because: str = ""
@@ -260,7 +262,9 @@ class LlmSession:
         before = self.knobs
         self.__dict__.pop("rendering", None)  # made anew from the fork's knobs
         if _reward_of(spec.knobs) != _reward_of(before):
-            self.past_rewards, self.past_count, self.earned = 0.0, 0, {}
+            self.past_rewards, self.past_count, self.earned, self.of_prompts = 0.0, 0, {}, {}
+        if spec.knobs.get("advantage") != before.get("advantage"):
+            self.of_prompts = {}  # of another meaning
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
         self.standing, self.said = [], []  # of its own
         check_rewards(self.knobs, self.task)

@@ -132,6 +132,38 @@ def moving_average(rewards: Tensor, past_rewards: Tensor) -> Tensor:
     return (rewards - past_rewards).nan_to_num()
 
 
+def optimal_value(rewards: Tensor, prompt_values: Tensor) -> Tensor:
+    """A = R − V*, V* = β log E_ref[e^(R/β)] of the prompt. (P, G), (P, 1) -> (P, G)
+
+    In reward. V* is the value of the best policy with a KL to the reference, see `soft_value`.
+
+    Source: Brantley et al. 2025, arXiv:2505.20686 (A*-PO).
+    """
+    return (rewards - prompt_values).nan_to_num()
+
+
+def tracked_value(rewards: Tensor, prompt_values: Tensor) -> Tensor:
+    """A = R − v, v being the tracked mean reward of the prompt before this batch. (P, G), (P, 1) -> (P, G)
+
+    In reward.
+
+    Source: Xu and Ding 2025, arXiv:2509.13232, section 3.2 (SPO).
+    """
+    return (rewards - prompt_values).nan_to_num()
+
+
+def soft_value(rewards: Tensor, value_beta: float) -> Tensor:
+    """V = β log mean_n e^(R_n/β) over the scored samples, NaN where there is none. (P, N) -> (P,)
+
+    In reward; β = `value_beta` in reward per nat. Near 0 it is the best reward, for large β the mean.
+
+    Source: Brantley et al. 2025, arXiv:2505.20686, eq. 4.
+    """
+    count = (~rewards.isnan()).sum(1).to(rewards.dtype)
+    summed = (rewards / value_beta).nan_to_num(nan=-torch.inf).logsumexp(1)
+    return torch.where(count > 0, value_beta * (summed - count.log()), torch.nan)
+
+
 def beta_normalised(rewards: Tensor) -> Tensor:
     """A = (R − p)/f(p; α, β), with p = mean_G R and f the density of a Beta distribution. (P, G) -> (P, G)
 
@@ -193,6 +225,39 @@ def best_over_rest(rewards: Tensor) -> Tensor:
     best, second = known.topk(2, dim=1).values.unbind(1)
     first = torch.zeros_like(known).scatter(1, known.argmax(1, keepdim=True), 1) > 0
     return torch.where(first & second.isfinite()[:, None], (best - second)[:, None], 0)
+
+
+def best_of_subsets(rewards: Tensor, pass_k: float) -> Tensor:
+    """A_i = (E[M | i ∈ S] − E[M])/(std M + 1e-4), M = max_S R over all subsets S of k completions. (P, G) -> (P, G)
+
+    Without a unit; k = `pass_k`, at most the number of scored completions. For rewards of 0 and 1 E[M] is the unbiased
+    estimate of pass@k. k = 1 is GRPO's advantage, with the standard deviation of all G.
+
+    Source: Chen et al. 2025, arXiv:2508.10751, section 2.4 (pass@k training, analytical), for any rewards.
+    """
+    scored = ~rewards.isnan()
+    best = rewards.nan_to_num(-torch.inf).sort(1, descending=True)
+    values = torch.where(scored.gather(1, best.indices), best.values, 0)
+    rank = torch.arange(rewards.shape[1]).to(rewards)
+    n = scored.sum(1, keepdim=True).to(rewards)
+    k = n.clamp(max=float(int(pass_k)))
+
+    def chances(others: Tensor, chosen: Tensor, of: Tensor, many: Tensor) -> Tensor:  # C(others, chosen)/C(of, many)
+        return (_log_choose(others, chosen) - _log_choose(of, many)).exp()
+    first = chances(n - 1 - rank, k - 1, n, k)  # that the completion of this rank is the best of a subset
+    mean = (first * values).sum(1, keepdim=True)
+    spread = ((first * (values - mean) ** 2).sum(1, keepdim=True)).sqrt()
+    better = chances(n - 2 - rank, k - 2, n - 1, k - 1) * values  # those before it, where they are in its subset
+    given = chances(n - 1 - rank, k - 1, n - 1, k - 1) * values + better.cumsum(1) - better
+    found = torch.zeros_like(values).scatter(1, best.indices, (given - mean) / (spread + 1e-4))
+    return torch.where(_centred(rewards, dim=1).any(1, keepdim=True) & scored, found, 0)
+
+
+def _log_choose(n: Tensor, k: Tensor) -> Tensor:
+    """log C(n, k), −∞ where k < 0 or k > n."""
+    possible = (k >= 0) & (n >= k)
+    n, k = torch.where(possible, n, 0), torch.where(possible, k, 0)
+    return torch.where(possible, torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1), -torch.inf)
 
 
 def length_weighted(rewards: Tensor, lengths: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from labcore.maths.masked import masked_mean, masked_sum
+from labcore.maths.masked import centred, masked_mean, masked_sum
 
 
 def centred_regression(ratio: Tensor, advantages: Tensor, counted: Tensor, group_size: int,
@@ -43,17 +43,19 @@ def regression(logprobs: Tensor, ref_logprobs: Tensor, advantages: Tensor, count
     return _at_tokens(-error ** 2, counted)
 
 
-def classifier(ratio: Tensor, advantages: Tensor, counted: Tensor, group_size: int, label_temperature: float) -> Tensor:
+def classifier(ratio: Tensor, advantages: Tensor, counted: Tensor, group_size: int,
+               classifier_temperature: float) -> Tensor:
     """S = −log(1 + Σ_{G+} e^(−s/τ)) − log(1 + Σ_{G−} e^(s/τ)), s = mean_t log ρ. (B, T), (B, T), bool (B, T) -> (B, T)
 
-    In nats, the same for all of a group; τ = `label_temperature` in nats per token. G+ are the completions with A > 0,
-    G− all others that count; a group without both says nothing. The weight of a completion is at most 1/τ.
+    In nats, the same for all of a group; τ = `classifier_temperature` in nats per token. G+ are the completions with
+    an advantage above their group's mean, G− all others that count; a group without both says nothing. The weight of
+    a completion is at most 1/τ.
 
     Source: Zhai et al. 2026, arXiv:2602.05630, eq. 12 (REAL).
     """
     whole = _whole(counted).view(-1, group_size)
-    score = masked_mean(_log(ratio), counted, dim=1).view(-1, group_size) / label_temperature
-    right = (_of_completion(advantages, counted).view(-1, group_size) > 0) & whole
+    score = masked_mean(_log(ratio), counted, dim=1).view(-1, group_size) / classifier_temperature
+    right = centred(_of_completion(advantages, counted).view(-1, group_size), whole, 1) > 0
     wrong = ~right & whole
     both = right.any(1, keepdim=True) & wrong.any(1, keepdim=True)
     sides = [torch.cat([torch.where(side, signed, -torch.inf), torch.zeros_like(score[:, :1])], 1).logsumexp(1, True)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 def constant(at: float, warmup_steps: int, steps: int) -> float:
@@ -63,3 +63,16 @@ def adaptive_entropy(coefficient: float, entropy: float, entropy_target: float, 
     Source: He et al. 2025, arXiv:2505.22312, section 3.2.5 (Skywork-OR1, whose code bounds c by 0.005).
     """
     return min(max(coefficient + (entropy_step if entropy < entropy_target else -entropy_step), 0.0), 1.0)
+
+
+def tracked(total: float, count: float, rewards: Sequence[float], updates: float,
+            tracker_half_life: float) -> tuple[float, float]:
+    """S ← ρ S + Σ R, n ← ρ n + |R|, ρ = clip(2^(−u/h), 0.875, 0.96): the mean S/n follows a policy that learns.
+
+    In reward and completions; u = `updates` since the prompt's last visit, h = `tracker_half_life` in updates. The
+    paper measures the policy's KL since that visit in place of u; for rewards of 0 and 1 S and n − S are its α and β.
+
+    Source: Xu and Ding 2025, arXiv:2509.13232, eq. 4 and 5 (SPO).
+    """
+    keep = min(max(2 ** (-updates / tracker_half_life), 0.875), 0.96)
+    return keep * total + sum(rewards), keep * count + len(rewards)

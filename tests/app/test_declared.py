@@ -81,7 +81,8 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
     luck = random.Random(2)
     for _ in range(TIMES):
         rewards = [round(luck.random(), 3) for _ in range(luck.randint(2, 5))]
-        given = {"rewards": rewards, "greedy_rewards": [0.3], "past_rewards": [0.4], "lengths": [2.0] * len(rewards)}
+        given = {"rewards": rewards, "greedy_rewards": [0.3], "past_rewards": [0.4], "prompt_values": [0.2],
+                 "lengths": [2.0] * len(rewards)}
         found = of_torch(choices.ADVANTAGE, choice, {}, **given).flatten().tolist()
         group = {"completions": [{"reward": reward, "advantages": [value]}
                                  for reward, value in zip(rewards, found, strict=True)]}
@@ -96,7 +97,7 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
 def test_the_baseline_of_a_group_is_known_unless_it_is_its_best(choice):
     group = {"completions": [{"reward": reward, "advantage": 0.25, "advantages": [0.25]} for reward in (1.0, 0.5)]}
     found = credit.baseline(group, group["completions"][0], {"advantage": choice.key})
-    assert (found is None) == (choice.key == "best_over_rest")
+    assert (found is None) == (choice.key in ("best_over_rest", "best_of_subsets"))
 
 
 @pytest.mark.parametrize("loss", [loss for loss in choices.PREFERENCE_LOSS if loss.worked], ids=lambda loss: loss.key)

@@ -22,9 +22,9 @@ from tests.llm.tools import records, session, spec
 
 FAMILY = {family.key: family for family in FAMILIES}
 # Knobs of a choice that the step reads, not its function.
-OF_THE_STEP = {"informative": {"resample_rounds"},
+OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prompts", "group_size"},
                **{key: {"teacher"} for key in ("teacher_log_ratio", "teacher_mean_log_ratio")},
-               "reference_once": {"pair_prompts", "group_size"},
+               "optimal_value": {"value_beta", "value_samples"}, "tracked_value": {"tracker_half_life"},
                **{key: {"reward_model"} for key in ("reward_model", "worst_case_ensemble",
                                                     "uncertainty_weighted_ensemble")},
                "process_reward": {"reward_model", "step_reward", "step_separator"},
@@ -45,7 +45,7 @@ REFUSED_IN = (
     ("advantage", "reward_to_go_whitened", "but ppo reinforce_pp"),
     ("advantage", "gae turn_gae", "but ppo"),
     ("advantage", "teacher_log_ratio teacher_mean_log_ratio", "but opd minillm"),
-    ("ratio", "none", "but reinforce raft reinforce_average vespo opo gpg"),
+    ("ratio", "none", "but reinforce raft reinforce_average vespo opo gpg gvpo real a_star_po"),
     ("surrogate", "detached_weight", "but cispo dppo dppo_kl"),
     ("surrogate", "tv_mask kl_mask", "but dppo dppo_kl"),
     ("surrogate", "quadratic", "but dro"),
@@ -54,12 +54,19 @@ REFUSED_IN = (
     ("surrogate", "gamma_weight", "but vespo"),
     ("surrogate", "clip_cov", "but clip_cov"),
     ("surrogate", "kl_cov", "but kl_cov"),
+    ("surrogate", "centred_regression", "but gvpo a_star_po"),
+    ("surrogate", "regression", "but gvpo a_star_po"),
+    ("surrogate", "classifier", "but real"),
+    ("advantage", "best_of_subsets", "but passk_training"),
+    ("advantage", "optimal_value", "but a_star_po"),
+    ("advantage", "tracked_value", "but spo"),
     ("surrogate", "clip geometric_clip",
-     "reinforce cispo sapo raft reinforce_average vespo opo gpg dppo dppo_kl dro kl_cov"),
+     "reinforce cispo sapo raft reinforce_average vespo opo gpg dppo dppo_kl dro kl_cov a_star_po gvpo real"),
     ("surrogate", "bounded_clip",
-     "reinforce cispo sapo raft reinforce_average gmpo vespo opo gpg dppo dppo_kl dro kl_cov"),
+     "reinforce cispo sapo raft reinforce_average gmpo vespo opo gpg dppo dppo_kl dro kl_cov a_star_po gvpo real"),
     ("advantage", "parts_standardised", "reinforce rloo ppo dapo remax reinforce_pp reinforce_average"),
-    ("advantage", "one", "reinforce_pp_baseline"),
+    ("advantage", "one", "reinforce_pp_baseline spo gvpo real"),
+    ("selection", "best_of_group", "gvpo real"),
     ("shaping", "overlong length_cost clipped clipped_between", "gdpo"),
     ("kl_placement", "reward", "gdpo"),
     ("pairs", "dataset", "dpo online_dpo ipo cdpo robust_dpo slic exo nca bco sppo apo_zero apo_down aot discopop kto "
@@ -146,11 +153,11 @@ def test_a_mix_of_ones_own_runs(row):
         given = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 4} if online else {}
         if choice == "not_truncated":
             # Random weights seldom end within four tokens, and seldom is the best of a group one that did.
-            given |= {"prompts_per_step": 32, "group_size": 2, "max_new_tokens": 40}
+            given |= {"prompts_per_step": 24, "group_size": 3, "max_new_tokens": 40}
         if choice == "mean_scaled":
             given = {"prompts_per_step": 16, "group_size": 4, "max_new_tokens": 12}  # a mean below 0 has no advantage
         if choice == "order_only":
-            given = {"prompts_per_step": 32, "group_size": 2, "max_new_tokens": 2}  # and seldom write six in order
+            given = {"prompts_per_step": 16, "group_size": 4, "max_new_tokens": 2}  # and seldom write six in order
         try:
             started = as_of(base, spec(row, steps=1, **given, **{knob: choice}))
             started.task = base.task

@@ -25,6 +25,7 @@ ASKED = {key for rule in RULES for key in rule.knobs} | {
 ELSEWHERE = {"teacher", "reward_model", "reward_function", "reward_weights", "judge_url", "judge_model",
              "judge_instruction", "uncertainty_weight", "stop_gold_fall", "lora_alpha", "sft_target",
              "format_weight",
+             "tracker_half_life",  # from the second visit of a prompt on
              "recompute_logprobs", "importance_mode",  # in fp32 by the rounding of the first update alone
              "max_new_tokens"}
 PER_PLACE = {"beta", "kl_estimator"}

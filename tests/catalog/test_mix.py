@@ -160,6 +160,7 @@ BEWARE = [
     ("grpo", {"surrogate": "bounded_clip", "dual_clip": 0.9}, {"dual_clip": 0.0}),
     ("grpo", {"importance_cap": 2.0}, {"dtype": "bf16"}),
     ("dppo", {"ratio": "sequence_mean"}, {"ratio": "token"}),
+    ("passk_training", {"pass_k": 8}, {"pass_k": 4}),
     ("clip_cov", {"ratio": "sequence_mean"}, {"ratio": "token"}),
     ("maxrl", {"shaping": "length_cost"}, {"shaping": "none"}),
     ("passk", {"normalisation": "sequences"}, {"normalisation": "none"}),

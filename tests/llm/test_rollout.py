@@ -183,7 +183,8 @@ def test_what_has_nothing_to_be_compared_with_enters_no_normalisation(advantage,
                     greedy_rewards=torch.tensor([0.5, 0.5, torch.nan, torch.nan]))
     without = Rollout(prompts([2]), given.ids[:2], MASK[:2], given.truncated[:2], given.shaped[:2], OLD[:2], REF[:2],
                       past_rewards=given.past_rewards[:2], greedy_rewards=given.greedy_rewards[:2])
-    taken = knobs("rloo", beta=0.0, advantage=advantage, normalisation=normalisation, kl_placement="off")
+    taken = {"pass_k": 1, **knobs("rloo", beta=0.0, advantage=advantage, normalisation=normalisation,
+                                  kl_placement="off")}
     got, expected = credit(taken, given).advantages, credit(taken, without).advantages
     assert got[0, 0] > 0 > got[1, 0] and not got[2:].any()
     of_batch = ("batch_standardised", "beta_normalised", "parts_standardised", "group_mean_active")

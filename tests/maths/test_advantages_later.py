@@ -96,3 +96,33 @@ def test_maxrl_is_the_gradient_of_the_likelihood_cut_off_after_g_minus_1_terms(c
     right = (logp.exp() * rewards).sum()
     likelihood = -sum((1 - right) ** k / k for k in range(1, size))
     close(estimate / size, torch.autograd.grad(likelihood, logits)[0])
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_the_best_of_subsets_by_a_slow_loop(close, k):
+    """Ties, graded rewards, and a completion that could not be scored."""
+    rewards = torch.tensor([[1.0, 0, 0, 1, 0], [0.5, 0.25, 2, 0.5, 0], [1, torch.nan, 0, 0, 3]], dtype=torch.float64)
+    found = advantages.best_of_subsets(rewards, k)
+    for row, earned in enumerate(rewards.tolist()):
+        scored = [at for at, reward in enumerate(earned) if reward == reward]
+        best = {some: max(earned[at] for at in some) for some in itertools.combinations(scored, k)}
+        mean = sum(best.values()) / len(best)
+        spread = (sum((each - mean) ** 2 for each in best.values()) / len(best)) ** 0.5
+        for at in scored:
+            with_it = [each for some, each in best.items() if at in some]
+            close(found[row, at], (sum(with_it) / len(with_it) - mean) / (spread + 1e-4))
+    assert found[2, 1] == 0
+
+
+def test_the_best_of_subsets_is_the_paper_s_formula_for_rewards_of_0_and_1():
+    """N = 8 with 6 wrong, k = 4: R̄ = 1 − C(6, 4)/C(8, 4), A+ = (1 − R̄)/σ, A− = (1 − R̄ − C(5, 3)/C(7, 3))/σ."""
+    found = advantages.best_of_subsets(torch.tensor([[1.0, 1, 0, 0, 0, 0, 0, 0]], dtype=torch.float64), 4)[0]
+    mean = 1 - 15 / 70
+    sigma = (mean * (1 - mean)) ** 0.5
+    assert found[:2].tolist() == pytest.approx([(1 - mean) / sigma] * 2, rel=1e-3)
+    assert found[2] == pytest.approx((1 - mean - 10 / 35) / sigma, rel=1e-3)
+
+
+def test_the_best_of_all_has_one_subset_only():
+    assert not advantages.best_of_subsets(torch.tensor([[1.0, 0.0, 0.5]]), 9).any()
+    assert not advantages.best_of_subsets(torch.full((1, 4), 0.1), 2).any()

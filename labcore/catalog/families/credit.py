@@ -15,6 +15,22 @@ GAMMA = Knob(
 GAE_LAMBDA = Knob(
     "gae_lambda", "GAE λ", 0.95, "Higher: trusts sampled returns (unbiased, noisy). Lower: trusts the critic (steady, "
     "biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda", group="advantage")
+VALUE = (
+    Knob("value_beta", "Temperature of V*", 0.5, "Higher: V* is nearer to the mean reward of the reference's "
+         "completions. Lower: nearer to the best of them.", "next batch", 1e-3, 100.0, (0.1, 1.0), r"\beta_1",
+         "reward/nat", scale="log", group="advantage", aliases="beta1"),
+    Knob("value_samples", "Samples for V*", 8, "Completions of the reference for each new prompt, from which its V* is "
+         "estimated. More: less noise, a longer first visit. Fewer: quicker.", "next batch", 1, 1024, (4, 16), "N",
+         group="advantage", aliases="num_value_samples"),
+)
+PASS_K = Knob(
+    "pass_k", "k of pass@k", 2, "Completions of a prompt of which the best one counts. Higher: variety counts for "
+    "more. 1: the mean reward, as in GRPO. It must be below the group size.", "next batch", 1, 1024, (2, 8), "k",
+    group="advantage")
+TRACKER_HALF_LIFE = Knob(
+    "tracker_half_life", "Half-life of the tracker", 8.0, "Updates of the policy after which earlier rewards of a "
+    "prompt count half, within 0.875 and 0.96 per visit. Higher: a steadier baseline, which lags more. Lower: it "
+    "follows a policy that learns fast.", "next batch", 0.1, 1e6, (2.0, 64.0), unit="updates", group="advantage")
 
 # What the other tools call their settings.
 _SCALE, _VERL, _BY_STD, _OPENRLHF = ("scale_rewards", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
@@ -45,8 +61,7 @@ def _swift(scale: str, estimator: str = "grpo", note: str = "") -> There:
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
                    ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights",
                     "token_rewards", "values", "completion_mask", "scored_tokens", "old_logprobs", "square_sums",
-                    "teacher_logprobs", "step_ends",
-                    "group_size"), (
+                    "teacher_logprobs", "step_ends", "group_size", "prompt_values"), (
     Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,
               worked=lambda of: Worked("R − mean R of the batch", _BASELINE),
               bias="Scale: a completion's own reward is in the batch mean, so the gradient is (1 − 1/B) as long.",
@@ -112,6 +127,25 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         _swift("none", note="ms-swift subtracts the group's mean, not that of all earlier rewards"),
         There("OpenRLHF", note="the baseline is the mean of this batch, not of all earlier ones",
               name="flash_reinforce"))),
+    Advantage("optimal_value", "reward − optimal value of the prompt", r"R - \beta_1\log\tfrac1N\textstyle\sum_n"
+              r"e^{R(y_n)/\beta_1},\ y_n\sim\pi_{ref}", "sequence", of_prompt="optimal_values", knobs=VALUE,
+              against="batch",
+              worked=lambda of: Worked("R − V* of the prompt", _BASELINE),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the group's mean: A*-PO is TRL's A2POTrainer"),
+        There("verl", {_VERL: "reinforce_plus_plus"}, "the baseline is the mean of this batch's tokens, not a value "
+              "of each prompt"),
+        There("OpenRLHF", note="the baseline is the mean of this batch, not a value of each prompt",
+              name="flash_reinforce"))),
+    Advantage("tracked_value", "reward − tracked mean reward of the prompt", r"R - \hat v(x)", "sequence",
+              of_prompt="tracked_values", knobs=(TRACKER_HALF_LIFE,), against="batch",
+              worked=lambda of: Worked("R − tracked mean R of the prompt", _BASELINE),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer subtracts the group's mean: no equivalent of SPO"),
+        There("verl", {_VERL: "reinforce_plus_plus"}, "the baseline is the mean of this batch's tokens: SPO is a "
+              "recipe of verl's, not a setting"),
+        There("OpenRLHF", note="the baseline is the mean of this batch: no equivalent of SPO",
+              name="flash_reinforce"))),
     Advantage("beta_normalised", "reward − group mean, over a Beta density at that mean",
               r"\frac{R - \bar R_g}{f_{Beta}(\bar R_g;\,a', b')}", "sequence", group=True, against="group",
               worked=lambda of: Worked("(R − mean R) / Beta density", "({reward} − {mean:b}) / {density}"),
@@ -176,6 +210,21 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         _swift("none", note="all completions are compared with the group's mean: no equivalent of pass@k"),
         There("OpenRLHF", note="all completions are compared with the group's mean: no equivalent of pass@k",
               name="dr_grpo"))),
+    Advantage("best_of_subsets", "gain that a completion brings to the best of k, over the spread of that best",
+              r"\frac{E[M\mid i\in S]-E[M]}{s_M+\epsilon},\ M = \max_{S}R,\ |S| = k", "sequence", group=True,
+              scaled=True, against="group", knobs=(PASS_K,),
+              bias="Direction: it is the gradient of the best reward of k completions (pass@k), divided by its spread.",
+              cautions=(
+        Caution("`pass_k` is at least the group size, so the group has one subset and no completion has an advantage. "
+                "Set `pass_k` below `group_size`, or use the advantage `best_over_rest`.",
+                lambda v: int(v["pass_k"]) >= int(v["group_size"])),),
+              elsewhere=(
+        There("GRPOTrainer", {_SCALE: "none"}, "GRPOTrainer compares all completions with the group's mean: no "
+              "equivalent of pass@k"),
+        There("verl", {_VERL: "grpo_passk", _BY_STD: True}, "verl's pass@k has k = the group size, so that only the "
+              "best completion has an advantage"),
+        There("OpenRLHF", note="all completions are compared with the group's mean: no equivalent of pass@k",
+              name="group_norm"))),
     Advantage("length_weighted", "reward − mean of the group weighted by length",
               r"R - \frac{\sum_g T_g R_g}{\sum_g T_g}", "sequence", group=True, against="group",
               bias="Direction: the baseline contains the completion's own reward, weighted by its length.",

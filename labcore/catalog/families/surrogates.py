@@ -6,6 +6,7 @@ from math import exp, log
 
 from labcore.catalog.choice import Caution, Family, Letter, Ratio, Rule, Surrogate, There
 from labcore.catalog.conditions import ONE_UPDATE, one_update
+from labcore.catalog.families.regressions import REGRESSIONS
 from labcore.catalog.knob import Knob
 from labcore.catalog.metric import Metric
 from labcore.catalog.worked import Branch, Numbers, Worked
@@ -142,15 +143,6 @@ COV_PULL = Knob(
     "live", 0.0, 1e4, (0.1, 10.0), r"\kappa",
     "reward/nat", group="clip", aliases="ppo_kl_coef")
 
-REGRESSION_BETA = Knob(
-    "regression_beta", "Temperature of the regression", 0.1, "Reward per nat of log-ratio in the fit. Higher: the policy "
-    "stays closer to the one that it is compared with. Lower: it moves further for the same reward.", "live", 1e-4, 100.0,
-    (0.01, 1.0), r"\beta_R", "reward/nat", scale="log", group="clip", aliases="gvpo_beta beta2")
-LABEL_TEMPERATURE = Knob(
-    "label_temperature", "Temperature of the classifier", 0.5, "Higher: a softer boundary between right and wrong "
-    "completions, and a smaller gradient. Lower: a larger gradient, at most 1 / temperature for a completion.", "live",
-    1e-3, 100.0, (0.1, 2.0), r"\tau", "nats/token", scale="log", group="clip", aliases="real_tau")
-
 
 def at_one(*knobs: Knob) -> tuple[Rule, ...]:
     """These knobs have no effect while every ratio is 1."""
@@ -207,9 +199,6 @@ def _kl_words(of: Numbers) -> Worked:
 
 _OF_TOKENS = (Caution("It bounds the probability of each token, so it needs the ratio per token: use the ratio token.",
                       lambda v: v["ratio"] != "token"),)
-_OF_REWARDS = (Caution("It fits whole completions to their rewards, so all tokens of a completion need one advantage: "
-                       "choose an advantage of completions, and no normalisation.",
-                       lambda v: v["advantage"] in ("gae", "reward_to_go_whitened", "optimal_token_baseline")),)
 _COV = Letter("I", r"cov_t = (\hat A-\bar A)(\log\pi_\theta-\overline{\log\pi_\theta})")
 
 
@@ -382,38 +371,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                          There("OpenRLHF", note="OpenRLHF clips: no equivalent of KL-Cov"), _ALWAYS),
               metric=Metric("surrogate/kl_cov", "Surrogate, KL-Cov", "advantage", "Mean of ratio × advantage, less the "
                             "pull on the tokens of highest covariance.", r"L^{KLCOV}")),
-    Surrogate("centred_regression", "squared distance of the group's centred log-ratios from its centred rewards",
-              r"-\tfrac12\tfrac G{G-1}\big(\beta_R(s_i-\bar s_g) - \hat A\big)^2", needs_ratio=True, own_ratio="token",
-              whole=True, summed=True, weighs=True, knobs=(REGRESSION_BETA,), cautions=_OF_REWARDS,
-              letters=(Letter("s_i", r"s_i = \textstyle\sum_t\log\rho_t"),),
-              bias="Scale: the gradient is that of the reward, times the temperature of the regression.",
-              elsewhere=(There("verl", note="only in a fork of verl by its authors (loss_mode gvpo): no equivalent of "
-                               "GVPO in verl itself"),
-                         There("OpenRLHF GRPOTrainer RLOOTrainer", note="it has no regression of log-ratios on rewards: "
-                               "no equivalent of GVPO")),
-              metric=Metric("surrogate/centred_regression", "Surrogate, centred regression", "reward²", "Minus half the "
-                            "squared distance of centred log-ratios from centred rewards.", r"-L^{GVPO}",
-                            "Rises towards 0 within a batch.")),
-    Surrogate("regression", "squared distance of the log-ratio to the reference from the advantage",
-              r"-\big(\beta_R\textstyle\sum_t\log\tfrac{\pi_\theta}{\pi_{ref}} - \hat A\big)^2", whole=True,
-              summed=True, knobs=(REGRESSION_BETA,), cautions=_OF_REWARDS,
-              bias="Direction: the squared distance also has the gradient of the KL to the reference.",
-              elsewhere=(There("verl OpenRLHF", note="it has no regression of log-ratios on rewards: no equivalent of "
-                               "A*-PO"),
-                         There("GRPOTrainer RLOOTrainer", note="use TRL's experimental A2POTrainer, which this script "
-                               "does not write"))),
-    Surrogate("classifier", "classifier of right and wrong completions by their mean log-ratio",
-              r"-\log\big(1+\textstyle\sum_{G_+}e^{-\bar s/\tau}\big)-\log\big(1+\sum_{G_-}e^{\bar s/\tau}\big)",
-              needs_ratio=True, own_ratio="token", whole=True, knobs=(LABEL_TEMPERATURE,), cautions=_OF_REWARDS,
-              letters=(Letter("G_+", r"G_+ = \{i: \hat A > 0\},\quad \bar s = \tfrac1T\textstyle\sum_t\log\rho_t"),),
-              bias="Direction: a completion weighs by its side of the group alone, and less the likelier it already is "
-                   "on its side.",
-              elsewhere=(There("verl", note="only in a fork of verl by its authors (loss_type real): no equivalent of "
-                               "REAL in verl itself"),
-                         There("OpenRLHF GRPOTrainer RLOOTrainer", note="it has no classifier of completions: no "
-                               "equivalent of REAL (ms-swift: loss_type real)")),
-              metric=Metric("surrogate/classifier", "Surrogate, classifier", "nats", "Minus the loss of the classifier "
-                            "of right and wrong completions.", r"-L^{REAL}", "Rises within a batch.")),
+    *REGRESSIONS,
 ))
 
 # What PPO's policy maximises in Gymnasium environments: Schulman et al. 2017, arXiv:1707.06347, eqs. 7 and 8.

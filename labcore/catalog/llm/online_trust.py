@@ -94,4 +94,25 @@ ROWS = (
         paper="Cui et al. 2025, arXiv:2505.22617", without=CLIP,
         defaults={"surrogate": "kl_cov", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "entropy", "ratio")),
+    row("gvpo", "GVPO", "online",
+        summary="Fits log-ratios to rewards by least squares, both centred in their group: no clip, and completions of "
+                "another policy do no harm.",
+        latex=r"L = \frac1B\sum_i\Big[\tfrac{1}{2}\tfrac{G}{G-1}\big(\beta_R(s_i-\bar s_g) - (R_i-\bar R_g)\big)^2 - "
+              r"c_H\bar H_i\Big],\quad s_i = \log\frac{\pi_\theta(y_i)}{\pi_{old}(y_i)},\quad g = 1\ldots G",
+        watch="The largest ratio: the temperature decides how far a batch can move the policy, since the fit ends at "
+              "log-ratio = reward / temperature. The gradient is small, in proportion to the temperature.",
+        paper="Zhang et al. 2025, arXiv:2504.19599", without=(*CLIP, "normalisation"),
+        defaults={"surrogate": "centred_regression", "advantage": "group_mean", "kl_placement": "off"},
+        models=("policy", "reference"), panels=online_panels("reward", "ratio", "zero_variance")),
+    row("real", "REAL", "online",
+        summary="Rewards as labels: a classifier of the right and the wrong completions of a group, by how much "
+                "likelier each has become.",
+        latex=r"L = \frac1P\sum_g\Big[\log\Big(1+\sum_{i\in G_+}e^{-\bar s_i/\tau_R}\Big)+\log\Big(1+\sum_{i\in G_-}"
+              r"e^{\bar s_i/\tau_R}\Big)\Big] - c_H\bar H,\quad \bar s_i = \tfrac1{T_i}\sum_t\log\rho_t,\quad G_+ = "
+              r"\{i: R_i > \bar R_g\},\quad g = 1\ldots G",
+        watch="The largest ratio and entropy: a wrong completion weighs less once it is unlikely, where GRPO's ratio "
+              "has no bound, and a right one weighs more while it is. The size of rewards does not matter.",
+        paper="Zhai et al. 2026, arXiv:2602.05630", without=(*CLIP, "normalisation"),
+        defaults={"surrogate": "classifier", "advantage": "group_mean", "kl_placement": "off"},
+        models=("policy", "reference"), panels=online_panels("reward", "entropy", "ratio")),
 )

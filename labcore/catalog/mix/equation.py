@@ -149,7 +149,8 @@ def _taken(values: Mapping[str, Value]) -> list[str]:
     masks = _weights(values)[0]
     kept = [choices.SELECTION[str(values["selection"])].kept.replace("R(y_g)", _ranked(values))]
     kept += [choices.SELECTION["not_truncated"].kept] if values["overlong_filter"] else []
-    compares = any(family[str(values[family.key])].group for family in (choices.ADVANTAGE, choices.SELECTION))
+    compares = any(family[str(values[family.key])].group for family in (
+        choices.ADVANTAGE, choices.SELECTION, choices.SURROGATE))
     return [*([rf"m_t = {''.join(masks)}"] if masks else []), *dict.fromkeys(filter(None, kept)),
             r"g = 1\ldots G" if compares else r"i = 1\ldots P\,G"]
 

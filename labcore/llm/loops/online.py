@@ -31,6 +31,7 @@ from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.nets.tape import Tape
 from labcore.llm.networks import CRITIC, POLICY
 from labcore.llm.probes.token_records import Met
+from labcore.llm.prompt_values import learn as learn_prompts
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.llm.singled_out import singled_out
@@ -71,6 +72,7 @@ def run(session: LlmSession) -> Iterator[Stage]:
             metrics = batch.metrics | _means(updates) | {"updates": session.updates, "num_tokens": session.tokens}
             session.finished_because = early_stopping.reason(session, metrics)
             yield Learnt(rollout)
+            learn_prompts(session, batch.batch.problems, total_rewards(session.in_force, rollout))
             metrics |= learn_numbers(session, rollout, metrics["kl"]) | follow_entropy(session, metrics)
             yield Record(session.step, session.tokens, metrics)
 

@@ -29,7 +29,8 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                        "memory, or `gradient_checkpointing` to save time.")
     if row.loop == "online":
         group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
-        compares = [family[str(knobs[family.key])] for family in (choices.ADVANTAGE, choices.SELECTION)]
+        compares = [family[str(knobs[family.key])] for family in (choices.ADVANTAGE, choices.SELECTION,
+                                                                    choices.SURROGATE)]
         if group < 2 and any(choice.group for choice in compares):
             raise LabError(f"`group_size` is {group}, but {row.label} compares completions of one prompt with each "
                            "other: use 2 or more.")
@@ -44,6 +45,12 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         if surrogate.needs_ratio and choices.ratio_of(knobs).key == "none":
             raise LabError(f"The surrogate `{surrogate.key}` needs a ratio: set `ratio=token`, or "
                            "`surrogate=score_function`.")
+        if surrogate.group and choices.ADVANTAGE[str(knobs["advantage"])].constant:
+            raise LabError(f"The surrogate `{surrogate.key}` compares the completions of a group, and "
+                           f"`advantage={knobs['advantage']}` is the same for all: set `advantage=group_mean`.")
+        if surrogate.group and choices.SELECTION[str(knobs["selection"])].ranks:
+            raise LabError(f"The surrogate `{surrogate.key}` compares the completions of a group, and "
+                           f"`selection={knobs['selection']}` keeps one of them: set `selection=everything`.")
         _check_sampler(knobs)
     if knobs.get("shaping") == "clipped_between" and float(knobs["reward_low"]) >= float(knobs["reward_high"]):
         raise LabError(f"`reward_low` {knobs['reward_low']:g} is not below `reward_high` {knobs['reward_high']:g}, so "

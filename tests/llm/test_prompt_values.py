@@ -1,0 +1,99 @@
+"""Numbers that a run keeps for each prompt: A*-PO's optimal values and SPO's tracked mean rewards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from labcore.llm import prompt_values
+from labcore.llm.experience import collect
+from labcore.llm.rollout import credit
+from labcore.llm.session import LlmSession
+from labcore.maths.schedules import tracked
+from labcore.tasks.task import Problem, Turn
+from tests.llm.tools import records, session
+
+PROBLEMS = [Problem("a=", "a"), Problem("b=", "b"), Problem("a=", "a")]
+
+
+@pytest.mark.parametrize("updates, keep", [(0, 0.96), (1, 2 ** (-1 / 8)), (100, 0.875)])
+def test_a_tracker_by_hand(updates, keep):
+    assert tracked(6.0, 10.0, [1.0, 0.0], updates, 8.0) == pytest.approx((keep * 6 + 1, keep * 10 + 2))
+
+
+def test_a_new_prompt_has_the_mean_of_all_rewards_and_then_one_of_its_own():
+    started = session("spo", tracker_half_life=8.0)
+    started.past_rewards, started.updates = 0.25, 3
+    assert prompt_values.tracked_values(started, PROBLEMS).tolist() == [0.25] * 3
+    prompt_values.learn(started, PROBLEMS, torch.tensor([1.0, torch.nan, 0.0]))
+    one = 0.96 * (0.96 * 2 + 1), 0.96 * (0.96 * 8 + 1) + 1  # its two visits in this batch
+    other = 0.96 * 2, 0.96 * 8
+    assert started.of_prompts == {"b=": [*map(pytest.approx, other), 3.0], "a=": [*map(pytest.approx, one), 3.0]}
+    expected = [one[0] / one[1], 0.25, one[0] / one[1]]
+    assert prompt_values.tracked_values(started, PROBLEMS).tolist() == pytest.approx(expected)
+
+
+def test_the_advantage_is_against_the_value_before_the_batch():
+    started = session("spo", steps=2, group_size=2, prompts_per_step=4, normalisation="none")
+    started.past_rewards = 0.5
+    rollout = collect(started).rollout
+    assert rollout.prompt_values.tolist() == [0.5] * 8
+
+
+def test_the_oldest_prompts_are_forgotten(monkeypatch):
+    monkeypatch.setattr(prompt_values, "MOST", 2)
+    started = session("spo")
+    for name in "abac":
+        prompt_values.remember(started, {name: [1.0]})
+    assert [*started.of_prompts] == ["a", "c"]
+
+
+def test_a_conversation_is_another_prompt():
+    said = Problem("a=", "a", turns=(Turn("user", "hello"), Turn("user", "a=")))
+    assert prompt_values.key(said) != prompt_values.key(PROBLEMS[0]) == "a="
+
+
+def test_the_reference_answers_a_prompt_once(monkeypatch):
+    started, asked = session("a_star_po", value_samples=3), []
+    real = prompt_values.generate
+
+    def counted(session, model, problems, samples, sampling):
+        asked.append((len(problems), samples, model is started.reference))
+        return real(session, model, problems, samples, sampling)
+    monkeypatch.setattr(prompt_values, "generate", counted)
+    problems = started.task.problems(2, started.rng)
+    first = prompt_values.optimal_values(started, [*problems, problems[0]])
+    again = prompt_values.optimal_values(started, problems)
+    assert asked == [(2, 3, True)] and torch.equal(first, again[[0, 1, 0]])
+
+
+def test_a_prompt_without_a_value_has_no_advantage(monkeypatch):
+    started = session("a_star_po", prompts_per_step=2)
+    monkeypatch.setattr(prompt_values, "soft_value", lambda rewards, beta: torch.tensor([0.5, torch.nan]))
+    rollout = collect(started).rollout
+    assert rollout.prompt_values.isnan().tolist() == [False] * 4 + [True] * 4
+    found = credit(started.in_force, rollout).advantages
+    assert found[:4].any() and not found[4:].any()
+
+
+@pytest.mark.parametrize("algorithm", ["spo", "a_star_po"])
+def test_it_continues_bit_for_bit(algorithm, tmp_path):
+    whole = records(session(algorithm, steps=4))
+    half = session(algorithm, steps=4)
+    run = filter(None, half.run())
+    assert [next(run).step, next(run).step] == [1, 2]
+    half.save(tmp_path)
+    again: LlmSession = session(algorithm, steps=4, resume=tmp_path)
+    assert again.of_prompts == half.of_prompts and again.of_prompts
+    assert [record.metrics for record in records(again)] == [record.metrics for record in whole[2:]]
+
+
+@pytest.mark.parametrize("changes, kept", [({}, True), ({"learning_rate": 0.5}, True), ({"shaping": "length_cost"},
+                                                                                       False)])
+def test_a_fork_keeps_them_where_rewards_are_made_as_before(changes, kept):
+    started = session("spo")
+    started.of_prompts = {"a=": [1.0, 2.0, 3.0]}
+    forked = started.fork(replace(started.spec, knobs=started.spec.knobs | changes))
+    assert bool(forked.of_prompts) == kept
