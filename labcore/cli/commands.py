@@ -20,8 +20,8 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
 from labcore.catalog.presets import of_kind, preset
 from labcore.classic.envs.maze_text import from_json, to_text
-from labcore.cli import models as defaults
 from labcore.cli import environments, rewarding
+from labcore.cli import models as defaults
 from labcore.cli.data_files import kept_data
 from labcore.cli.terminal import Progress
 from labcore.errors import LabError, quoted

@@ -9,9 +9,9 @@ from gymnasium.spaces import Box
 
 from labcore.classic.envs.cartpole import WORLD
 from labcore.classic.envs.gym_env import (
-    TogetherEnvironments,
     CartPoleEnvironments,
     SingleEnvironments,
+    TogetherEnvironments,
     make_environments,
 )
 from labcore.classic.envs.gym_world import _scale, describe, described
