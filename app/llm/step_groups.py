@@ -41,7 +41,8 @@ def of_batch(group: Group) -> Group:
     return {"prompt": group["prompt"], "answer": group.get("answer"), "answers": [
         {"text": same[0]["text"], "truncated": same[0].get("truncated", False), "exact": same[0].get("exact"),
          "count": len(same), "reward": _mean(same, "reward"), "advantage": _mean(same, "advantage"),
-         "parts": reward_parts.mean(same), **likelihoods(_total(same[0], "old_logprobs"), _total(same[0], "logprobs"))}
+         "parts": reward_parts.mean(same), "logprob_teacher": _total(same[0], "teacher_logprobs"),
+         **likelihoods(_total(same[0], "old_logprobs"), _total(same[0], "logprobs"))}
         for same in found.values()]}
 
 
