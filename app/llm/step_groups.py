@@ -42,6 +42,7 @@ def of_batch(group: Group) -> Group:
         {"text": same[0]["text"], "truncated": same[0].get("truncated", False), "exact": same[0].get("exact"),
          "count": len(same), "reward": _mean(same, "reward"), "advantage": _mean(same, "advantage"),
          "parts": reward_parts.mean(same), "steps": _steps(same[0]),
+         "logprob_teacher": _total(same[0].get("teacher_logprobs")),
          **likelihoods(_total(sample_age.before(group, same[0])), _total(same[0].get("logprobs")))}
         for same in found.values()], **({"age": group["age"]} if "age" in group else {})}
 

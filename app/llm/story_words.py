@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from math import exp, log
 from typing import Any
 
+from app.chat_text import in_one_line
 from app.theme import number
 from labcore.catalog.amounts import percent
 
+LONG = 40  # characters of an answer in a sentence
 SMALL = 1e-3  # where no answer is likelier, log-probs are shown
 STILL = 5e-4  # a probability that changes by less stays where it is
 
@@ -53,7 +55,20 @@ def sentence(group: dict[str, Any]) -> str:
         return _of_pair(group, chosen, rejected)
     sampled = [answer for answer in answers if answer["count"]]
     count = sum(answer["count"] for answer in sampled)
-    return " ".join(filter(None, (judged(sampled, count), _right(answers) or _favoured(sampled))))
+    return " ".join(filter(None, (judged(sampled, count), _right(answers) or _favoured(sampled), _taught(answers))))
+
+
+def _taught(answers: list[dict[str, Any]]) -> str:
+    """The answer that the teacher finds likeliest of those that are followed.
+
+    >>> _taught([{"text": "ab", "logprob_teacher": log(0.9)}, {"text": "b", "logprob_teacher": log(0.02)}])
+    'The teacher would write ab with 90 %.'
+    """
+    known = [answer for answer in answers if answer.get("logprob_teacher") is not None]
+    if not known:
+        return ""
+    best = max(known, key=lambda answer: answer["logprob_teacher"])
+    return f"The teacher would write {in_one_line(best['text'], LONG)} with {likelihood(best['logprob_teacher'])}."
 
 
 def judged(sampled: list[dict[str, Any]], count: int) -> str:

@@ -14,7 +14,7 @@ from app.tokens import readable
 from app.training import mix, step_time
 from app.training.feed import LARGE
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.choices import PAIRS, PREFERENCE_LOSS, chosen
+from labcore.catalog.choices import ADVANTAGE, PAIRS, PREFERENCE_LOSS, SFT_LOSS, chosen, written_share
 from labcore.catalog.kinds import task as task_of
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS
@@ -143,6 +143,33 @@ def _each_step(values: Mapping[str, Value]) -> bool:
     return any(source.each_step for source in chosen(PAIRS, values))
 
 
+def _graded(values: Mapping[str, Value]) -> tuple[str, str, str]:
+    """How the answers of the online loop get their advantages."""
+    if any(each.teacher for each in chosen(ADVANTAGE, values)):
+        return ("2 · The teacher grades each token", '<span class="rl-pos">+ likelier to the teacher</span><br>'
+                '<span class="rl-neg">− less likely to it</span><br>&nbsp;', "A frozen model says how likely it finds "
+                "each token. The reward is measured and not used.")
+    return ("2 · Answers are scored", '<span class="rl-pos">+ above the others</span><br>'
+            '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier gives a reward; better than "
+            "expected is an advantage above zero.")
+
+
+def _written(values: Mapping[str, Value]) -> str:
+    """Who writes the answers of the supervised loop; empty where all are given."""
+    share = float(values.get("on_policy_share", 0))
+    rest = "the teacher" if values.get("answers") == "teacher" else "" if share == 1 else "the task"
+    names = " and ".join(filter(None, ("the policy itself" if share else "", rest)))
+    return f"Prompts with answers by {names}." if written_share(values) else ""
+
+
+def _next_tokens(values: Mapping[str, Value]) -> tuple[str, str, str]:
+    """What the supervised loop compares at each token."""
+    if any(each.teacher for each in chosen(SFT_LOSS, values)):
+        return ("2 · Distributions are compared", "π<sub>T</sub>(next token)<br>π(next token)<br>&nbsp;",
+                "How far is the policy's next-token distribution from the teacher's?")
+    return "2 · Next tokens", "−log π(token)<br>&nbsp;<br>&nbsp;", "How surprised is the model by each token?"
+
+
 def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
            values: Mapping[str, Value]) -> list[tuple[str, str, str]]:
     """(title, example as HTML, words) of what the algorithm's loop does with the `example`."""
@@ -161,9 +188,7 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
     loops = {
         "online": (("1 · It answers", f"{asked}<br>{good}<br>{bad}", "The model writes several answers to each "
                     "prompt."),
-                   ("2 · Answers are scored", '<span class="rl-pos">+ above the others</span><br>'
-                    '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier gives a reward; better "
-                    "than expected is an advantage above zero."),
+                   _graded(values),
                    ("3 · It learns", f"{good} likelier<br>{bad} less likely<br>&nbsp;",
                     "Log-probabilities move with the advantage, and the next batch is sampled.")),
         "preference": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),
@@ -175,8 +200,8 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
                           "A copy of the model with one output gives each side a number."),
                          ("3 · It learns", f"{good} scored higher<br>{bad} scored lower<br>&nbsp;", "RL can then use "
                           "the scores as its rewards (knob Reward source).")),
-        "sft": (("1 · Examples", f"{asked}<br>{good}<br>&nbsp;", taught),
-                ("2 · Next tokens", "−log π(token)<br>&nbsp;<br>&nbsp;", "How surprised is the model by each token?"),
+        "sft": (("1 · Examples", f"{asked}<br>{good}<br>&nbsp;", _written(values) or taught),
+                _next_tokens(values),
                 ("3 · It learns", f"{good} likelier<br>&nbsp;<br>&nbsp;", until)),
     }
     return list(loops[row.loop])

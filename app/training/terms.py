@@ -59,6 +59,9 @@ QUANTITIES = (
     Term("logprob", "Log-probability", "log π_θ", (
         r"\log\pi_\theta(y_{i,t})", r"\log\pi_\theta(a_t\mid s_t)", r"\log\pi_\theta(a\mid s)"),
         about=("mean_token_accuracy", "entropy", "entropy/action"), view="logprobs", ranges=True),
+    Term("teacher", "Log-ratio of teacher to policy", "log π_T/π_{old}", (
+        r"\log\tfrac{\pi_T(y_{i,s})}{\pi_{old}(y_{i,s})}",), own=("teacher/reverse_kl",),
+        about=("teacher/agreement",), view="teacher", ranges=True),
     Term("chosen", "Log-ratio of the chosen answer", "log π_θ/π_{ref}(y_w)", (
         r"\log\tfrac{\pi_\theta(y_w)}{\pi_{ref}(y_w)}",), about=("logps/chosen", "rewards/chosen")),
     Term("rejected", "Log-ratio of the rejected answer", "log π_θ/π_{ref}(y_l)", (
@@ -105,6 +108,9 @@ ACTS_ON: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
     "entropy_target": (("entropy", "entropy_coefficient"), "entropy"),
     "group_size": (("frac_reward_zero_std",), "advantages"),
     "gamma": (("explained_variance", "value_error"), "advantages"),
+    "teacher_discount": (("teacher/reverse_kl",), "advantages"),
+    "jsd_beta": (("teacher/forward_kl", "teacher/reverse_kl"), "teacher"),
+    "on_policy_share": (("teacher/reverse_kl",), "teacher"),
     "gae_lambda": (("explained_variance", "value_error"), "advantages"),
     "lambda": (("value_error",), ""),
     "value_clip": (("value_loss",), "values"),

@@ -146,6 +146,12 @@ _LLM = (
         "Dr. GRPO divides by a constant length for this reason; only this choice differs from Length bias."),
         "length", 'last(run, "completions/mean_length") < first(run, "completions/mean_length", 3) - 2', steps=30,
         knobs={**_LONG, "aggregation": "constant_length"}, beside="length_bias"),
+    Preset("distilled", "On-policy distillation", "A teacher grades every token, in place of a reward", (
+        "The KL to the teacher falls from 0.8 to about 0.1 nats per token.",
+        "The reward rises from under 0.5 to about 0.75, although no update uses it.",
+        "In the microscope, click on a token: it says what the teacher would have written there."),
+        "teacher_kl", 'last(run, "teacher/reverse_kl") < 0.2 and last(run, "reward") > first(run, "reward", 1) + 0.1',
+        steps=40, algorithm="opd"),
     Preset("dpo_displacement", "DPO displacement", "DPO with β = 0.1", (
         "While the margin of chosen over rejected grows, the log-probability of the chosen side falls by over 1 nat.",
         "The share of correct completions falls from under a half to below a third within ten steps.",

@@ -161,3 +161,12 @@ def test_the_teacher_of_sort_would_write_the_letters_in_order():
     examples = encode_examples(started.rendering, [problem], started.context, started.device)
     [told] = said(started, examples.prompts, examples.answers, 1.0)
     assert [top[0][0] for top in told["teacher_top"]][:len(problem.answer)] == list(problem.answer)
+
+
+def test_watched_prompts_say_how_likely_the_teacher_finds_each_answer():
+    (record,) = records(session("opd", letters=False, steps=1, max_new_tokens=8), pictures=True)
+    (none,) = records(session("grpo", letters=False, steps=1, max_new_tokens=8), pictures=True)
+    for group in record.samples["watched"]:
+        best = max(group["answers"], key=lambda answer: answer["logprob_teacher"])
+        assert best["text"] == group["answer"] and best["logprob_teacher"] > -1
+    assert not any("logprob_teacher" in answer for group in none.samples["watched"] for answer in group["answers"])

@@ -80,7 +80,7 @@ def _teacher(one: Token) -> list[Line]:
     likely = ", ".join(f"“{signs(text)}” {percent(p)}" for text, p in one.get("teacher_top") or [])
     apart = theirs - one["logprobs"]
     return [Line("Teacher", "log π_T", "", "", plain(theirs), f"it would write {likely}", ("teacher",)),
-            Line("Log-ratio to the teacher", "log π_T − log π", "log π_T − log π", less(theirs, one["logprobs"]),
+            Line("To the teacher", "log π_T/π", "log π_T − log π", less(theirs, one["logprobs"]),
                  plain(apart), "the teacher finds it likelier" if apart > 0 else "the teacher finds it less likely")]
 
 

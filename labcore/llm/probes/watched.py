@@ -23,7 +23,7 @@ from labcore.llm.batch import Completions, Prompts
 from labcore.llm.experience import answered, rollout_of
 from labcore.llm.generation import Generated, Sampling, generate, token_logprobs
 from labcore.llm.nets.critic import Network
-from labcore.llm.networks import REFERENCE
+from labcore.llm.networks import REFERENCE, TEACHER
 from labcore.llm.pairs import best_and_worst
 from labcore.llm.probes import step_scores, view
 from labcore.llm.probes.budget import SAMPLES as SAMPLES_ACCOUNT
@@ -149,6 +149,11 @@ def before(session: LlmSession, step: int) -> Before:
     old = _sums(alone, session.policy, prompts, completions, temperature)
     compared = _learns_pairs(session) and REFERENCE in session.models
     reference = _sums(alone, session.reference, prompts, completions, temperature) if compared else None
+    if TEACHER in session.models:
+        teacher = cast(Network, session.models[TEACHER])
+        for group, row in zip(groups, _sums(alone, teacher, prompts, completions, temperature).tolist(), strict=True):
+            for answer, found in zip(group["answers"], row, strict=False):  # the rest is padding
+                answer["logprob_teacher"] = round(found, 5)
     return Before(groups, prompts, completions, old, temperature, reference)
 
 
