@@ -73,7 +73,8 @@ def card(first: str, episode: Turns) -> str:
     turns, total = episode["turns"], sum(turn["reward"] for turn in episode["turns"])
     end = "solved" if episode["exact"] else "ended unsolved" if episode.get("ended") else \
         "cut at the length limit" if episode["truncated"] else "ended by the turn limit"
-    said = "".join(_wrote(turn) + _said(turn["observation"]) for turn in turns)
+    said = "".join(_wrote(turn, "" if place else "model") + _said(turn["observation"])
+                   for place, turn in enumerate(turns))
     count = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}"
     return (f'<article class="rl-episode"><header><b>{"✓ " if episode["exact"] else "✗ "}{end}</b>'
             f"<span>reward {number(total, 2)}</span><span>{count}</span>{_advantage(episode)}</header>"
@@ -92,10 +93,11 @@ def _said(text: str, name: str = "") -> str:
         if text else ""
 
 
-def _wrote(turn: Mapping[str, Any]) -> str:
+def _wrote(turn: Mapping[str, Any], name: str = "") -> str:
     """What the model wrote, and what it earned."""
+    label = f"<small>{name}</small>" if name else ""
     reward = float(turn["reward"])
     look = "rl-paid" if reward > 0 else "rl-fined" if reward < 0 else ""
     earned = f"{'+' if reward > 0 else ''}{number(reward, 2)}" if reward else "0"
     return (f'<li class="rl-wrote" aria-label="model: {html.escape(turn["text"])}, reward {earned}">'
-            f'<p>{readable(turn["text"])}</p><small class="{look}">{earned}</small></li>')
+            f'<p>{readable(turn["text"])}</p><small class="{look}">{earned}</small>{label}</li>')

@@ -68,4 +68,15 @@ ROWS = (
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},
          example="which animal? → fly? [yes] fur? [yes] wet? [no] bat! [right]", right="Solved",
          goal={"": "must find the animal, for example by {answer}, and earns 1 if the guess is right"}),
+    Task("own_environment", "Your own environment", "A Python class of yours that answers the model's turns, by "
+         "--environment FILE:Class, or in the lab's folder rewards.", "labcore.tasks.own_environment:OwnEnvironment",
+         _LOOPS, (
+             Knob("environment", "Environment", "", "The Python class that plays an episode: in the lab's shape, in "
+                  "that of TRL's environment_factory, or in that of verl's BaseInteraction. Empty: an example, a "
+                  "number from 1 to 5.", forkable=True,
+                  pick="labcore.tasks.own_environment:offered", group="task"),
+             *limits(8, 64, 2000)),
+         defaults={"max_new_tokens": 512, "sft_steps": 0, "prompts_per_step": 8, "eval_prompts": 32},
+         example="your first observation → a turn [your observation]", right="Solved",
+         goal={"": "must act in your environment, and earns what it gives"}),
 )
