@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from app import theme
+from app.tokens import own
 from labcore.catalog.metrics import METRICS
 
 MOST = 2000  # dots of a picture
@@ -30,8 +31,9 @@ class Dot:
 def token_dots(samples: dict[str, Any]) -> list[Dot]:
     """The tokens of the samples that have a ratio, the algorithm's own where there is one, and an advantage."""
     return [Dot(*each) for group in samples.get("groups", []) for completion in group["completions"]
-            for each in zip(completion.get("own_ratio") or completion.get("ratio") or [],
-                            completion.get("advantages") or [], completion.get("cut") or [], strict=False)
+            for each in own(completion, [*zip(completion.get("own_ratio") or completion.get("ratio") or [],
+                                              completion.get("advantages") or [], completion.get("cut") or [],
+                                              strict=False)])
             if None not in each]
 
 

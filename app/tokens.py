@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,19 @@ VIEWS: dict[str, View] = {
     "step_gold": View("Verifier of the steps", "1 right, 0 wrong", _listed("step_gold"), signed=True, centre=0.5),
 }
 TOLD = ("advantages", "logprobs", "ratio", "k3", "entropy", "values")  # of every token, in its tooltip
+
+
+OBSERVED = "observation, not learnt from"  # a token that an environment wrote
+
+
+def own(completion: Mapping[str, Any], values: Sequence[Any]) -> list[Any]:
+    """Of one value for each token those of the model's own tokens: an episode has others, which the environment wrote.
+
+    >>> own({"observed": [False, True]}, [0.5, 0.0]), own({}, [0.5, 0.0])
+    ([0.5], [0.5, 0.0])
+    """
+    observed = completion.get("observed")
+    return [value for value, other in zip(values, observed, strict=False) if not other] if observed else list(values)
 
 
 def signs(text: str) -> str:
@@ -175,7 +188,9 @@ def calibration_table(bins: list[dict[str, float]]) -> str:
 def strip(completion: dict[str, Any], view: View) -> str:
     """One completion's tokens as boxes coloured by `view`, each with its number; the rest is in the tooltip."""
     tokens, values = completion.get("tokens") or [], view.values(completion)
-    values = values + [None] * (len(tokens) - len(values))
+    observed = completion.get("observed") or [False] * len(tokens)
+    values = [None if other else value for value, other in zip(
+        values + [None] * (len(tokens) - len(values)), observed, strict=False)]
     reach = max((abs(value - view.centre) for value in values if value is not None), default=0.0) or 1.0
     boxes = []
     for place, (token, value) in enumerate(zip(tokens, values, strict=False)):
@@ -185,8 +200,9 @@ def strip(completion: dict[str, Any], view: View) -> str:
         ground = f"color-mix(in srgb,{hue} {abs(share) * 45:.0f}%,transparent)"
         plus = "+" if view.signed and not view.centre and value is not None and value > 0 else ""
         shown = "–" if value is None else plus + number(value, 2)
-        edge = f";outline:2px dashed {hue}" if _cut(completion, place) else ""
-        boxes.append(f'<span style="background:{ground}{edge}" title="{_arithmetic(completion, place)}">'
+        edge = f";outline:2px dashed {hue}" if _cut(completion, place) else ";opacity:.6" if observed[place] else ""
+        said = OBSERVED if observed[place] else _arithmetic(completion, place)
+        boxes.append(f'<span style="background:{ground}{edge}" title="{said}">'
                      f'<span class="rl-mono" style="border:0;padding:0">{letters}</span>'
                      f"<small>{shown}</small></span>")
     return f'<div class="rl-strip">{"".join(boxes)}</div>'

@@ -16,7 +16,7 @@ from app.chat_text import in_one_line, prompt_view
 from app.components.story_strip import story_strip
 from app.lab import active
 from app.link import Param
-from app.llm import probes, reward_parts, sample_age, verdicts
+from app.llm import dialogue, probes, reward_parts, sample_age, verdicts
 from app.llm.history import Column, over, recurring, thinned
 from app.llm.step_groups import BATCH, WATCHED, Key, groups_of, key_of, likelihoods
 from app.llm.story_words import SMALL, likelihood, sentence
@@ -60,6 +60,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     story_strip(payload(groups, chosen, columns, at, step) | {
         "run": run.id, "check": check(run.spec.task_row, run.spec.knobs), "pinned": pinned == chosen,
         "lasting": chosen in WATCHED}, key="story_strip", on_chosen=_choose)
+    dialogue.show(samples)
 
 
 def _newest(run_id: str, steps: Sequence[int]) -> int:

@@ -138,7 +138,8 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
     usual = kind(options.kind)
     task_key = options.task
     if task_key is None:
-        task_key = next(iter(files), usual.task if options.maze is None else "own")
+        none = "own_environment" if options.environment else usual.task if options.maze is None else "own"
+        task_key = next(iter(files), none)
     if files and not task(task_key, options.kind).data:
         raise LabError(f"The task {quoted(task_key)} reads no {next(iter(files))} file: leave --task out.")
     own = {"verifier": options.verifier, "fields": options.map, "rollouts": options.rollouts}

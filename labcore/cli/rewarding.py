@@ -22,6 +22,9 @@ def add_options(sub: argparse.ArgumentParser) -> None:
                      "function of your own that gives rewards. It is called as in TRL, with prompts, completions, "
                      "completion_ids, answer and the columns of your file, and returns a number or None for each "
                      f"completion. May be repeated; also accepts {', '.join(reward_terms.BUILT_IN)}")
+    sub.add_argument("--environment", metavar="FILE:CLASS", help="a Python class of your own with which the model plays "
+                     "episodes of several turns: reset(row) and step(text), or the methods of TRL's "
+                     "environment_factory or of verl's BaseInteraction")
     sub.add_argument("--reward-model", metavar="MODEL", help="rewards from a reward model: the folder or hub id of a "
                      "Hugging Face sequence classifier with one score, or a run of the algorithm reward_model")
     sub.add_argument("--judge", metavar="URL", help="rewards from a language model that grades answers, at an address "
@@ -41,6 +44,8 @@ def knobs_of(options: argparse.Namespace) -> dict[str, str]:
              "judge_instruction": options.judge_instruction,
              "judge_url": None if options.judge is None else judge.allow(options.judge)}
     found = {key: value for key, value in given.items() if value is not None}
+    if options.environment:
+        found["environment"] = own_reward.register(options.environment, own_reward.ENVIRONMENT)
     if options.judge is None and ("judge_model" in found or "judge_instruction" in found):
         raise LabError("--judge-model and --judge-instruction need a judge: give its address as well, by "
                        "--judge URL.")

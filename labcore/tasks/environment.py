@@ -24,7 +24,7 @@ from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
 from labcore.tasks.task import Chance, Problem, Score
 
-SOLVED = 1 - 1e-9  # the return of a solved episode, but for the rounding of a sum
+SOLVED = 1 - 1e-9  # what a solved episode earns, but for the rounding of a sum
 TRIES = 100  # of a player at one problem
 Row = Mapping[str, Any]
 
@@ -81,9 +81,10 @@ class Episode(str):
 
     @property
     def score(self) -> Score:
-        """The return, and whether the episode is solved: the environment ended it with a return of 1 or more."""
+        """The return, and whether the episode is solved: the environment ended it, and its return or the reward of its
+        last turn is 1 or more, so that costs of earlier turns do not count."""
         total = sum(self.rewards)
-        return Score(total, self.done and total >= SOLVED)
+        return Score(total, self.done and max(total, self.rewards[-1]) >= SOLVED)
 
 
 class Play:

@@ -1,4 +1,5 @@
-"""Reward functions of the user's own: Python files in the folder `rewards` of the lab, or named on the command line.
+"""Code of the user's own: reward functions, and environments, in Python files in the folder `rewards` of the lab, or
+named on the command line.
 
 No spec, link, upload or capsule brings code: each holds a function's name and the hash of its file, and a run takes the
 function from a file that lies on this machine. The command `--reward FILE:function` keeps a copy of the file in
@@ -16,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -27,8 +29,23 @@ from labcore.runs.files import atomic, untrusted
 from labcore.runs.files.paths import check_writable, home, made, path_of
 
 Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a function or class of the user's is for, as sentences call it, and the option that names its file."""
+
+    name: str
+    option: str
+    kind: str
+    example: str
+
+
+REWARD = Use("reward", "--reward", "function", "my_reward.py:score")
+ENVIRONMENT = Use("environment", "--environment", "class", "my_environment.py:Shop")
 ORIGIN = "origin"  # beside a kept file: where it was given from
 DIGITS = 12  # of a file's SHA-256
+BEGINS = frozenset({"reset", "start_interaction", "generate_response"})  # methods of environments
 
 _given: dict[str, Function] = {}  # by the key of their term
 _modules: dict[str, ModuleType] = {}  # by the hash of their file
@@ -50,7 +67,7 @@ def weighed(word: str) -> tuple[str, float]:
     return (found["place"], float(found["weight"])) if found else (word, 1.0)
 
 
-def register(place: str) -> str:
+def register(place: str, use: Use = REWARD) -> str:
     """Load FILE:function for this process, and keep the file for others. Returns how specs call it: "FILE:function
     HASH", without the folder. Of a file with one reward function FILE is enough; a source of `BUILT_IN` is itself.
 
@@ -60,33 +77,36 @@ def register(place: str) -> str:
     check_writable()
     if place in BUILT_IN:
         return place
-    file, function = _parted(place)
+    file, function = _parted(place, use)
     path = path_of(file)
     source = untrusted.read(path)
     if path.suffix != ".py":
-        raise LabError(f"The reward file {path} is not a Python file: its name must end in .py.")
-    [term] = terms(f"{path.name}:{function or _only(path, source)} {_hash(source)}")
-    _given[term.key] = _function(term, path, source)
-    _keep(path, source)
+        raise LabError(f"The {use.name} file {path} is not a Python file: its name must end in .py.")
+    [term] = terms(f"{path.name}:{function or _only(path, source, use)} {_hash(source)}")
+    _given[term.key] = _function(term, path, source, use)
+    _keep(path, source, use)
     return term.key
 
 
-def _parted(place: str) -> tuple[str, str]:
+def _parted(place: str, use: Use) -> tuple[str, str]:
     if place.endswith(".py"):
         return place, ""
     file, _, function = place.rpartition(":")
     if not file or not function.isidentifier():
-        raise LabError(f"--reward {quoted(place)} is no FILE:function: write for example --reward my_reward.py:score.")
+        raise LabError(f"{use.option} {quoted(place)} is no FILE:{use.kind}: write for example {use.option} "
+                       f"{use.example}.")
     return file, function
 
 
-def _only(path: Path, source: bytes) -> str:
-    """The one reward function of a file. Raises LabError where there is none, or several."""
-    found = functions_in(source)
+def _only(path: Path, source: bytes, use: Use) -> str:
+    """The one reward function or environment of a file. Raises LabError where there is none, or several."""
+    found = names_in(source, use)
     if len(found) != 1:
-        there = f"has the functions {listed(found)}" if found else "has no function with a parameter completions"
-        raise LabError(f"The reward file {path.name} {there}: name one of its functions, for example "
-                       f"--reward {path.name}:{found[0] if found else 'score'}.")
+        none = "function with a parameter completions" if use is REWARD else "class with a method that begins an episode"
+        plural = {"function": "functions", "class": "classes"}[use.kind]
+        there = f"has the {plural} {listed(found)}" if found else f"has no {none}"
+        raise LabError(f"The {use.name} file {path.name} {there}: name one of its {plural}, for example "
+                       f"{use.option} {path.name}:{found[0] if found else use.example.partition(':')[2]}.")
     return found[0]
 
 
@@ -94,14 +114,14 @@ def _hash(source: bytes) -> str:
     return hashlib.sha256(source).hexdigest()[:DIGITS]
 
 
-def _keep(path: Path, source: bytes) -> None:
+def _keep(path: Path, source: bytes, use: Use) -> None:
     """Keep a file under its hash, with where it came from."""
     folder = made(root() / _hash(source))
     try:
         atomic.write_bytes(folder / path.name, source)
         atomic.write_text(folder / ORIGIN, str(path.absolute()))
     except OSError as error:
-        raise LabError(f"The reward file {path.name} cannot be kept in {folder} ({os_reason(error)}): free some space, "
+        raise LabError(f"The {use.name} file {path.name} cannot be kept in {folder} ({os_reason(error)}): free some space, "
                        "or set RL_LAB_HOME to a folder that you may write to.") from error
 
 
@@ -109,13 +129,23 @@ def _keep(path: Path, source: bytes) -> None:
 
 
 def offered() -> list[str]:
-    """The terms that a sum of rewards may have here: those that are built in, and the functions of all reward files,
-    of those with one name the newest. The files are read, not run."""
+    """The terms that a sum of rewards may have here: those that are built in, and the functions of all files."""
+    return [*BUILT_IN, *own(REWARD)]
+
+
+def own(use: Use) -> list[str]:
+    """The keys of all functions or classes of the user's files here that can be used so; of those with one name the
+    newest. The files are read, not run."""
     newest: dict[str, str] = {}
     for path, source in _files():
-        for function in functions_in(source):
-            newest.setdefault(f"{path.name}:{function}", _hash(source))
-    return [*BUILT_IN, *(f"{name} {digits}" for name, digits in newest.items())]
+        for name in names_in(source, use):
+            newest.setdefault(f"{path.name}:{name}", _hash(source))
+    return [f"{name} {digits}" for name, digits in newest.items()]
+
+
+def names_in(source: bytes, use: Use) -> list[str]:
+    """The functions or classes of a Python file that can be used so; none where it is no Python."""
+    return functions_in(source) if use is REWARD else classes_in(source)
 
 
 def _files() -> Iterator[tuple[Path, bytes]]:
@@ -128,19 +158,28 @@ def _files() -> Iterator[tuple[Path, bytes]]:
             yield path, untrusted.read(path)
 
 
+def classes_in(source: bytes) -> list[str]:
+    """The classes of a Python file with a method that begins an episode; none where it is no Python."""
+    return [node.name for node in _body(source) if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+            and BEGINS & {each.name for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}]
+
+
+def _body(source: bytes) -> list[ast.stmt]:
+    try:
+        return ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
 @lru_cache(maxsize=256)
 def functions_in(source: bytes) -> list[str]:
     """The functions of a Python file that can be called with completions; none where it is no Python."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    return [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    return [node.name for node in _body(source) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
             and not node.name.startswith("_")
             and "completions" in [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]]
 
 
-def check(key: str) -> None:
+def check(key: str, use: Use = REWARD) -> None:
     """Load the function of a term, unless this process has it or it is a source that is built in.
 
     Raises:
@@ -151,32 +190,32 @@ def check(key: str) -> None:
     [term] = terms(key)
     for path, source in _files():
         if _hash(source) == term.hash:
-            _given[key] = _function(term, path, source)
+            _given[key] = _function(term, path, source, use)
             if path.parent == root():  # it may be changed while a run is not yet resumed
-                _keep(path, source)
+                _keep(path, source, use)
             return
-    raise LabError(f"This run needs the reward function {term.file}:{term.function} (file hash {term.hash}), and no "
-                   f"file here has this hash: put exactly that file into {root()}, or give it with --reward "
-                   "FILE:function.")
+    raise LabError(f"This run needs the {use.name} {use.kind} {term.file}:{term.function} (file hash {term.hash}), and "
+                   f"no file here has this hash: put exactly that file into {root()}, or give it with {use.option} "
+                   f"FILE:{use.kind}.")
 
 
-def function(key: str) -> Function:
-    """The function of a term. Raises LabError as `check`."""
-    check(key)
+def function(key: str, use: Use = REWARD) -> Function:
+    """The function or class of a term. Raises LabError as `check`."""
+    check(key, use)
     return _given[key]
 
 
 # ---- running the user's code ---------------------------------------------------------------------------------------
 
 
-def _function(term: Term, path: Path, source: bytes) -> Function:
+def _function(term: Term, path: Path, source: bytes, use: Use) -> Function:
     """The function that a term names, from the very bytes that were hashed: Python's cache may be older."""
-    wrong = f"The reward file {path} cannot be run (", "): correct it."
+    wrong = f"The {use.name} file {path} cannot be run (", "): correct it."
     module = _loaded(path, source, wrong)
     with quietly(), blamed(*wrong):  # it may have a __getattr__ of its own
         found: Function | None = getattr(module, term.function, None)
     if not callable(found):
-        raise LabError(f"The file {path} has no function {quoted(term.function)}: check the name after the colon.")
+        raise LabError(f"The file {path} has no {use.kind} {quoted(term.function)}: check the name after the colon.")
     return found
 
 
@@ -193,7 +232,7 @@ def _loaded(path: Path, source: bytes, wrong: tuple[str, str]) -> ModuleType:
     if str(where.parent) not in sys.path:
         sys.path.append(str(where.parent))  # last: no file beside it takes the place of a library
     with quietly(), blamed(*wrong):
-        exec(compile(source, str(where), "exec"), module.__dict__)
+        exec(compile(source, str(where), "exec", dont_inherit=True), module.__dict__)
     _modules[name] = module
     return module
 

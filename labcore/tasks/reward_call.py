@@ -107,7 +107,7 @@ def rewards(terms: Sequence[Term], asked: Asked) -> list[list[float]]:
     with own_reward.quietly():
         returned = [_called(term, asked) for term in terms]
         if any(map(inspect.isawaitable, returned)):
-            returned = _loop().run(_all(terms, returned))
+            returned = loop().run(_all(terms, returned))
         return [_checked(term, answer, asked.texts) for term, answer in zip(terms, returned, strict=True)]
 
 
@@ -124,7 +124,7 @@ def _raised(term: Term) -> tuple[str, str]:
 
 
 @cache
-def _loop() -> asyncio.Runner:
+def loop() -> asyncio.Runner:
     """One event loop for the whole process: clients that a function keeps belong to the loop that they began in."""
     runner = asyncio.Runner()
     atexit.register(runner.close)

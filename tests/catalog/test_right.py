@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from labcore.catalog.exact import TASKS as ENUMERABLE
+from labcore.catalog.llm import environments
 from labcore.catalog.llm.tasks import TASKS, VERIFIERS
 from labcore.catalog.right import check, named, right
 from labcore.tasks.task import Problem, make_task
@@ -32,7 +33,8 @@ def test_a_task_that_accepts_another_text_names_no_exact_match(key, tmp_path):
         assert task.score(*OTHERS[key]).exact and OTHERS[key][1] != OTHERS[key][0].answer
     problem = task.problems(1, np.random.default_rng(0))[0]
     assert task.score(problem, problem.answer).exact
-    assert (right(row, knobs) == "Exact match") == (key not in (*OTHERS, "two_modes"))
+    assert (right(row, knobs) == "Exact match") == (
+        key not in (*OTHERS, "two_modes", *(row.key for row in environments.ROWS)))
 
 
 @pytest.mark.parametrize("key", ["prompts", "text"])

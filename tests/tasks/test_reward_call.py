@@ -171,7 +171,7 @@ def test_what_the_code_prints_goes_to_standard_error_and_it_closes_nothing(tmp_p
 
 
 def test_no_loop_is_made_where_nothing_is_async(tmp_path, monkeypatch):
-    monkeypatch.setattr(reward_call, "_loop", lambda: pytest.fail("a loop"))
+    monkeypatch.setattr(reward_call, "loop", lambda: pytest.fail("a loop"))
     assert rewards(given(tmp_path, "def f(**_): return (1, True)"), ASKED) == [[1, 1]]
 
 

@@ -135,9 +135,11 @@ function unfold(strip) {
   focusOn(strip.scope, `${strip.index}.fold`);
 }
 
-function numberOf({ values }, place, view) {
+const OBSERVED = "observation, not learnt from";
+
+function numberOf({ values, observed }, place, view) {
   const value = values[view?.[0]]?.[place];
-  if (value === undefined) return "–";
+  if (value === undefined || observed?.[place]) return "–";
   const [, , unit, signed, centre] = view;
   return (signed && !centre ? plus(value, 2) : format(value, 2)) + (unit === "%" ? " %" : "");
 }
@@ -160,12 +162,14 @@ function tokenOf({ side, index, view, reach }, place, width) {
   button.type = "button";
   button.dataset.token = `${index}.${place}`;
   if (cut) button.dataset.cut = cut;
+  if (side.observed?.[place]) button.dataset.observed = "";
   button.style.width = `${width}px`;
-  button.style.background = `color-mix(in srgb,${hue} ${Math.round(Math.abs(share) * 45)}%,transparent)`;
+  if (!side.observed?.[place]) button.style.background =
+    `color-mix(in srgb,${hue} ${Math.round(Math.abs(share) * 45)}%,transparent)`;
   const text = side.tokens[place];
   button.append(made("code", "", text || (side.tokens.length === 1 || place === 0 ? "∅" : "")), made("small", "", number));
-  button.setAttribute("aria-label", `token ${place + 1}, ${nameOf(side, place)}, ${label} ${number}` +
-    (cut ? ", cut off" : ""));
+  button.setAttribute("aria-label", `token ${place + 1}, ${nameOf(side, place)}, ` +
+    (side.observed?.[place] ? OBSERVED : `${label} ${number}${cut ? ", cut off" : ""}`));
   return button;
 }
 

@@ -74,9 +74,9 @@ function drawTokens(scope) {
     one.when, (key) => sendChoice(scope, { moment: key }));
   const view = views.find(([key]) => key === seen);
   drawSides(scope, sides, view, seen);
-  const cut = sides.some((side) => side.cut.some(Boolean));
+  const cut = sides.some((side) => side.cut.some(Boolean)), seenToo = sides.some(({ observed }) => observed?.some(Boolean));
   scope.key.textContent = view ? `${view[1]}${view[2] ? `, ${view[2]}` : ""}, of each token.` +
-    (cut ? " Dashed: the surrogate cuts the token off." : "")
+    (cut ? " Dashed: the surrogate cuts the token off." : "") + (seenToo ? " Grey: observation, not learnt from." : "")
     : sides.some(({ parts }) => parts?.length) ? "" : "This file holds no numbers per token.";
   fillLines(scope.summary, one.summary, scope.data.sources);
   drawToken(scope);
@@ -96,8 +96,8 @@ function entitle(scope, told, sides) {
 
 function drawSides(scope, sides, view, seen) {
   const middle = view?.[4] ?? 0;
-  const reach = Math.max(1e-12, ...sides.map((side) => (side.values[seen] ?? []).reduce((most, value) =>
-    Math.max(most, Math.abs(value - middle)), 0)));
+  const reach = Math.max(1e-12, ...sides.map((side) => (side.values[seen] ?? []).reduce((most, value, place) =>
+    (side.observed?.[place] ? most : Math.max(most, Math.abs(value - middle))), 0)));
   const said = JSON.stringify([sides, seen]), text = JSON.stringify(sides.map(({ tokens }) => tokens));
   if (scope.stripped === said) return;
   scope.stripped = said;
@@ -145,7 +145,7 @@ function tokenAt(scope) {
   if (found) return found;
   let best = null, most = -Infinity;
   sides.forEach(({ tokens, values }, side) => tokens.forEach((_, place) => {
-    if (isFolded(scope.strips[side], place)) return;
+    if (isFolded(scope.strips[side], place) || sides[side].observed?.[place]) return;
     const weight = values.share?.[place] ?? values.loss?.[place] ?? Math.abs(values.advantages?.[place] ?? 0);
     if (weight > most) [best, most] = [`${side}.${place}`, weight];
   }));
@@ -158,7 +158,8 @@ function drawToken(scope) {
   markTokens(scope);
   const [side, place] = (key ?? "0.0").split(".").map(Number), { sides } = scope.data.one;
   fillLines(scope.lines, key ? linesOf(sides[side], place) : [], scope.data.sources, key &&
-    `Token ${place + 1} of ${sides[side].role || sides[side].tokens.length}: ${nameOf(sides[side], place)}`);
+    `Token ${place + 1} of ${sides[side].role || sides[side].tokens.length}: ${nameOf(sides[side], place)}` +
+    (sides[side].observed?.[place] ? ` · ${OBSERVED}` : ""));
 }
 
 // The lines of a token: their constant parts with what is the token's own.
@@ -174,7 +175,7 @@ function fillLines(table, lines, sources, caption = "") {
   const said = JSON.stringify([lines, caption]);
   if (table.said === said) return;
   table.said = said;
-  table.hidden = !lines.length;
+  table.hidden = !lines.length && !caption;
   table.replaceChildren(...lines.map((line) => lineOf(line, sources)));
   if (caption) table.prepend(made("caption", "", caption));
 }

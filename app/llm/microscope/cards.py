@@ -14,6 +14,7 @@ from typing import Any
 from app.chat_text import SHOWN, ends, prompt_view, shortened
 from app.llm.microscope import credit
 from app.theme import number
+from app.tokens import own
 from labcore.catalog.amounts import percent
 from labcore.catalog.knob import Value
 
@@ -59,7 +60,7 @@ def signal(group: Item) -> float:
 
 def _size(completion: Item) -> float:
     """The mean size of its tokens' advantages."""
-    found: list[float | None] = completion.get("advantages") or [completion.get("advantage")]
+    found: list[float | None] = own(completion, completion.get("advantages") or []) or [completion.get("advantage")]
     return sum(abs(each or 0.0) for each in found) / len(found)
 
 
@@ -93,7 +94,7 @@ def changed(group: Item) -> float:
 
 def clipped(group: Item) -> float:
     """The share of its tokens that the surrogate cuts off, after the updates."""
-    cut = [bool(side) for each in group["completions"] for side in each.get("cut") or []]
+    cut = [bool(side) for each in group["completions"] for side in own(each, each.get("cut") or [])]
     return sum(cut) / len(cut) if cut else 0.0
 
 

@@ -98,11 +98,13 @@ def _side(completion: Mapping[str, Any], role: str, order: Sequence[str], lines:
     """
     texts = completion.get("tokens") or []
     shapes: dict[Line, int] = {}
-    packed = [[_packed(line, shapes) for line in lines(place)] for place in range(len(texts))]
+    observed = completion.get("observed") or [False] * len(texts)
+    packed = [[] if other else [_packed(line, shapes) for line in lines(place)] for place, other in enumerate(observed)]
     return {"role": role, "text": completion["text"], "order": list(order),
             "parts": [] if texts else [*map(list, parts(completion["text"]))],
             "cut_off": bool(completion.get("truncated")), "thought": thought(texts),
             "tokens": [tokens.signs(text) for text in texts], "cut": completion.get("cut") or [],
+            "observed": completion.get("observed") or [],
             "values": {key: [None if value is None else round(value, DIGITS) for value in values]
                        for key in order if (values := VIEWS[key].values(completion))},
             "lines": packed, "shapes": _plainly(shapes)}

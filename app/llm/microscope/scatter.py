@@ -41,7 +41,8 @@ def dots(samples: Mapping[str, Any]) -> list[Dot]:
             sampler = each.get("sampler_logprobs") or each.get("old_logprobs") or []
             gaps = (each.get("met") or {}).get("gap") or []
             found += [Dot(tokens.signs(text), prompt, logprob, gap)
-                      for text, logprob, gap in zip(each.get("tokens") or [], sampler, gaps, strict=False)]
+                      for text, logprob, gap in tokens.own(each, [*zip(each.get("tokens") or [], sampler, gaps,
+                                                                       strict=False)])]
     return found
 
 
