@@ -253,11 +253,11 @@ _WORLDS = (
      "sees the taxi, a passenger and a destination, drives, picks up and drops off, and earns 20 for a passenger who "
      "arrives, −10 for an illegal pick-up or drop-off, and −1 per other step"),
     ("Pendulum-v1", "Pendulum", "Swing a pendulum up and hold it: a continuous torque, at most 2 N m.",
-     "sees the angle and speed of a pendulum, turns it by a torque of −2 to 2 N m, and earns −(θ² + 0.1 θ̇² + 0.001 u²) "
-     "per step, at most 0 when it stands upright"),
-    ("MountainCarContinuous-v0", "Mountain car, continuous", "Swing up the hill by a continuous force: 100 at the goal, "
-     "less the force that was used.", "sees the position and speed of a car, pushes it by a force of −1 to 1, and earns "
-     "100 at the goal on the hill, less 0.1 times the squared force of each step"),
+     "sees the angle θ and speed ω of a pendulum, turns it by a torque u of −2 to 2 N m, and earns "
+     "−(θ² + 0.1 ω² + 0.001 u²) per step, which is 0 when it rests upright"),
+    ("MountainCarContinuous-v0", "Mountain car, continuous", "Swing up the hill by a continuous force: 100 at the "
+     "goal, less the force that was used.", "sees the position and speed of a car, pushes it by a force of −1 to "
+     "1, and earns 100 at the goal on the hill, less 0.1 times the squared force of each step"),
 )
 
 # Offered where their package is installed.
@@ -297,6 +297,7 @@ _OWN: dict[str, dict[str, dict[str, Value]]] = {
     },
 }
 
-TASKS: dict[str, Task] = {key: Task(key, label, help, "", ("deep",), (ENV_ARGS,), verifiable=False, goal={"": goal},
-                                    of_algorithm=_OWN.get(key, {})) for key, label, help, goal in
-                          (*_WORLDS, *(_OF_BOX2D if find_spec("Box2D") else ()))}
+TASKS: dict[str, Task] = {
+    key: Task(key, label, help, "", ("deep",), (ENV_ARGS,), verifiable=False, goal={"": goal},
+              of_algorithm=_OWN.get(key, {}))
+    for key, label, help, goal in (*_WORLDS, *(_OF_BOX2D if find_spec("Box2D") else ()))}

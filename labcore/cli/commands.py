@@ -20,8 +20,8 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
 from labcore.catalog.presets import of_kind, preset
 from labcore.classic.envs.maze_text import from_json, to_text
-from labcore.cli import models as defaults
 from labcore.cli import environments, rewarding
+from labcore.cli import models as defaults
 from labcore.cli.data_files import kept_data
 from labcore.cli.terminal import Progress
 from labcore.errors import LabError, quoted
@@ -72,7 +72,7 @@ def list_catalog(options: argparse.Namespace) -> int:
         for knob in entry.knobs:
             print(f"        {knob.key:<18} {knob.default!s:<26} {' | '.join(knob.choices)}")
     if row_of_kind.any_task:
-        print("    or the id of any Gymnasium environment with a few or continuous actions (--env ID --env-arg NAME=VALUE)")
+        print("    or any Gymnasium environment, with a few or continuous actions: --env ID --env-arg NAME=VALUE")
     if models:
         print("\nModels")
         for key in row_of_kind.models:

@@ -17,6 +17,7 @@ from labcore.classic.deep.distributions import Choose
 from labcore.classic.deep.experience import Batch, Episodes
 from labcore.classic.deep.session import DeepSession
 
+
 def act(environments: Any, actions: Tensor) -> Any:
     """Step environments that take tensors (on a device) or numpy arrays."""
     return environments.step(actions.cpu().numpy() if isinstance(environments.observations, np.ndarray) else actions)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from labcore.classic.deep.distributions import Categorical
 from labcore.classic.deep.evaluation import evaluate
 from labcore.classic.deep.experience import Episodes
-from labcore.classic.deep.distributions import Categorical
 from labcore.classic.deep.rollout import collect
 
 

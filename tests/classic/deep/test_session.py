@@ -8,9 +8,9 @@ from safetensors.torch import load_file, save_file
 
 from labcore.catalog.cartpole import ALGORITHMS
 from labcore.classic.deep import session as sessions
+from labcore.classic.deep.distributions import Categorical
 from labcore.classic.deep.evaluation import evaluate, load, play
 from labcore.classic.deep.networks import MLP, parameters
-from labcore.classic.deep.distributions import Categorical
 from labcore.classic.deep.rollout import collect
 from labcore.classic.deep.session import DeepSession
 from labcore.classic.envs.cartpole import TorchCartPole
