@@ -38,7 +38,7 @@ def form(draft: Draft) -> None:
 
 def _field(draft: Draft, name: str, usual: Any, value: Any) -> None:
     shown = widget_state(f"{KEY}:{draft.knob_scope}:{name}", value if isinstance(usual, bool) else _text(value))
-    common = {"key": shown.key, "on_change": partial(_changed, draft, name, usual, shown)}
+    common: dict[str, Any] = {"key": shown.key, "on_change": partial(_changed, draft, name, usual, shown)}
     if isinstance(usual, bool):
         st.toggle(name, value=bool(value), **common)
     else:

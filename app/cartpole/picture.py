@@ -42,7 +42,7 @@ def _random_episode(task: str, arguments: str, seed: int = 3) -> dict[str, Any]:
     while not ended and len(rewards) < PATIENCE:
         if world.world.continuous:
             low, high = np.maximum(world.world.low, -1e3), np.minimum(world.world.high, 1e3)
-            taken = rng.uniform(low, high, (1, world.world.actions)).astype(np.float32)
+            taken: np.ndarray = rng.uniform(low, high, (1, world.world.actions)).astype(np.float32)
             actions.append(taken[0].round(5).tolist())
         else:
             taken = rng.integers(world.world.actions, size=1)

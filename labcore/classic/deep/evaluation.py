@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from labcore.classic.deep.distributions import Choose
+from labcore.classic.deep.distributions import Acts, Choose
 from labcore.classic.deep.networks import ACTIVATIONS, MLP, GaussianMLP
 from labcore.classic.deep.rollout import act
 from labcore.classic.deep.session import DeepSession
@@ -64,7 +64,7 @@ def evaluate(session: DeepSession) -> Evaluation:
 
 
 @torch.no_grad()
-def play(network: MLP, task: str, episodes: int, seed: int, device: torch.device | str = "cpu",
+def play(network: Acts, task: str, episodes: int, seed: int, device: torch.device | str = "cpu",
          choose: Choose | None = None, arguments: str = "") -> Evaluation:
     """Whole episodes, one in each of `episodes` environments, with the likeliest actions where nothing else is to
     `choose` them.

@@ -82,14 +82,16 @@ def value(text: str) -> Any:
         return text
 
 
-@lru_cache
 def offered(env_id: str) -> dict[str, Any]:
     """The arguments that a registered environment takes, with their defaults; none where its class cannot be loaded.
     The registration's own values come before those of the class.
     """
-    about = gym.registry.get(env_id)
-    if about is None:
-        return {}
+    return _offered(env_id) if env_id in gym.registry else {}  # a module may register it later
+
+
+@lru_cache
+def _offered(env_id: str) -> dict[str, Any]:
+    about = gym.registry[env_id]
     try:
         creator = load_env_creator(about.entry_point) if isinstance(about.entry_point, str) else about.entry_point
         parameters = inspect.signature(creator).parameters if creator else {}
