@@ -1,15 +1,16 @@
-"""CartPole-v1 or Acrobot-v1 beside Stable-Baselines3, one process, one thread: `python -m benchmarks.cartpole`.
+"""CartPole-v1, Acrobot-v1 or Pendulum-v1 beside Stable-Baselines3, one process, one thread:
+`python -m benchmarks.cartpole`.
 
-Solved: three greedy evaluations in a row of 20 episodes each with a mean of 475 or more (Acrobot: −100 or more), one
-every 1,024 environment steps. Seconds of training alone, on the clock and in processor time: imports and evaluations
-are left out. Ratios are made from processor time, which other work on the machine lengthens least. Both sides are
-evaluated by the same code in the same worlds. The lab runs with its own defaults, the same in both worlds, for the
-default number of steps, on Acrobot for twice as many; Stable-Baselines3 with the hyperparameters of its zoo
-(rl-baselines3-zoo 22e3ff2), which normalises the observations and rewards of Acrobot for PPO and A2C by running
-statistics, so that its policy is evaluated on observations normalised likewise. On CartPole it runs once more with the
-settings of CleanRL's `ppo.py` and `dqn.py` (`--cleanrl`), as far as it has them (its DQN keeps Huber's loss and the
-clipped gradient). CleanRL's schedules span 500,000 steps; what is not solved when `limit` of them are over counts as
-unsolved.
+Solved: three greedy evaluations in a row of 20 episodes each with a mean of 475 or more (Acrobot: −100, Pendulum:
+−200), one every 1,024 environment steps. Seconds of training alone, on the clock and in processor time: imports and
+evaluations are left out. Ratios are made from processor time, which other work on the machine lengthens least. Both
+sides are evaluated by the same code in the same worlds. The lab runs with its own defaults, the same on CartPole and
+Acrobot, for the default number of steps, on Acrobot for twice as many. Stable-Baselines3 runs with the hyperparameters
+of its zoo (rl-baselines3-zoo 22e3ff2), which normalises the observations and rewards of Acrobot for PPO and A2C by
+running statistics, so that its policy is evaluated on observations normalised likewise; on Pendulum it explores by
+gSDE. On CartPole it runs once more with the settings of CleanRL's `ppo.py` and `dqn.py` (`--cleanrl`), as far as it has
+them (its DQN keeps Huber's loss and the clipped gradient). CleanRL's schedules span 500,000 steps; what is not solved
+when `limit` of them are over counts as unsolved.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ import torch
 from torch import nn
 
 from labcore.catalog.cartpole import ALGORITHMS
+from labcore.classic.deep.distributions import Acts, Categorical, DiagGaussian, Distribution
 from labcore.classic.deep.evaluation import play
 from labcore.classic.deep.session import DeepSession
 from labcore.runs.spec.run_spec import make
 
 EVALUATE_EVERY, IN_A_ROW, EPISODES = 1024, 3, 20
-GOOD = {"CartPole-v1": 475.0, "Acrobot-v1": -100.0}
-BUDGET = {"CartPole-v1": 1, "Acrobot-v1": 2}  # of the lab's default number of steps
+GOOD = {"CartPole-v1": 475.0, "Acrobot-v1": -100.0, "Pendulum-v1": -200.0}
+BUDGET = {"CartPole-v1": 1, "Acrobot-v1": 2, "Pendulum-v1": 1}  # of the lab's default number of steps
 METHODS = ("ppo", "a2c", "trpo", "reinforce", "dqn")
 SB3, CLEANRL_SETTINGS = "Stable-Baselines3", "Stable-Baselines3 (CleanRL's settings)"
 
@@ -69,6 +71,9 @@ ZOO = {
                      "gamma": 0.99, "target_update_interval": 250, "train_freq": 4, "gradient_steps": -1,
                      "exploration_fraction": 0.12, "exploration_final_eps": 0.1,
                      "policy_kwargs": {"net_arch": [256, 256]}}, 100_000)},
+    "Pendulum-v1": {
+        "ppo": Peer({"n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9, "n_epochs": 10, "ent_coef": 0.0,
+                     "learning_rate": 1e-3, "clip_range": 0.2, "use_sde": True, "sde_sample_freq": 4}, 100_000, 4)},
 }
 CLEANRL = {
     "ppo": Peer({"n_steps": 128, "batch_size": 128, "gae_lambda": 0.95, "gamma": 0.99, "n_epochs": 4, "ent_coef": 0.01,
@@ -106,7 +111,7 @@ class Watch:
     def __post_init__(self):
         self._since = _now()
 
-    def look(self, steps: int, network: Callable[[], nn.Module]) -> bool:
+    def look(self, steps: int, network: Callable[[], Acts]) -> bool:
         """Tell of the environment steps made so far. Returns whether it is solved."""
         if steps < self._next:
             return False
@@ -132,10 +137,11 @@ def lab(method: str, environment: str, seed: int) -> Watch:
 
 
 class Acting(nn.Module):
-    """What a peer's network says of observations: logits, or Q values."""
+    """What a peer's network says of observations: logits, Q values, or the mean of continuous actions."""
 
     def __init__(self, model: Any):
         super().__init__()
+        self.family: type[Distribution] = DiagGaussian if hasattr(model.policy, "log_std") else Categorical
         self.policy, self.normaliser = model.policy, model.get_vec_normalize_env()
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
@@ -143,7 +149,10 @@ class Acting(nn.Module):
             observations = torch.as_tensor(self.normaliser.normalize_obs(observations.numpy()))
         if hasattr(self.policy, "q_net"):
             return self.policy.q_net(observations)
-        return self.policy.get_distribution(observations).distribution.logits
+        said = self.policy.get_distribution(observations)
+        if self.family is DiagGaussian:
+            return torch.cat([said.mode(), torch.zeros_like(said.mode())], -1)
+        return said.distribution.logits
 
 
 def peer(method: str, environment: str, seed: int, row: Peer) -> Watch:

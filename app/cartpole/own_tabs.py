@@ -1,4 +1,4 @@
-"""The tabs that only CartPole runs have: surrogate, critic, variance of the gradient."""
+"""The tabs that only CartPole runs have: policy, surrogate, critic, variance of the gradient."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from app import charts, theme
-from app.cartpole import figures
+from app.cartpole import figures, policy_figures
 from app.cartpole.picture import film
 from app.components.figure_chart import figure_chart
 from app.surrogate import explorer
@@ -22,7 +22,34 @@ CLIPPED = "Where the unclipped surrogate rises and the clipped one bends down, t
 TRUSTED = "The method maximises the unclipped surrogate within the KL bound; the others are PPO’s, for comparison."
 PENALISED = ("The method maximises the unclipped surrogate − β KL; the clipped one is PPO’s other objective, for "
              "comparison.")
+NO_PLANE = ("This world observes more numbers than a plane can show, and its actions are not continuous. The player "
+            "above shows what the policy does.")
 UNCLIPPED = "The KL-penalised objective has no clip. A nat of KL to the old policy costs β at any ratio."
+
+
+def policy(run: RunRow, feed: Feed, step: int) -> None:
+    """What the policy does and what its critic expects: over a plane of the observations, and over an episode."""
+    samples = _filmed(run, feed, step, "evaluation")
+    if samples is None:
+        return
+    found, shown, kind = samples.get("map"), samples["evaluation"], theme.ground()
+    if found:
+        left, right = st.columns(2, gap="large")
+        with left:
+            figure_chart(policy_figures.action_map(found, kind), "action_map", title="Actions of the greedy policy",
+                         caption=_of(run, samples["step"]), alt="The likeliest action over a plane of the observations")
+        with right:
+            figure_chart(policy_figures.value_map(found, kind), "value_map", title="Values",
+                         caption=_of(run, samples["step"]), alt="The value over a plane of the observations")
+        st.caption(f"Step {samples['step']:,}. The dots are the observations of the first evaluation episode, the "
+                   f"circle is its start. {found['rest']}")
+    if shown.get("actions"):
+        figure_chart(policy_figures.actions_figure(shown["actions"], shown["stds"], (found or {}).get("bounds"), kind),
+                     "actions", title="Actions over the episode", caption=_of(run, samples["step"]),
+                     alt="The mean action and its standard deviation at every step of an episode")
+        st.caption(policy_figures.spread_words(shown["actions"], shown["stds"]))
+    if not found and not shown.get("actions"):
+        st.caption(NO_PLANE)
 
 
 def surrogate(run: RunRow, feed: Feed, step: int) -> None:
@@ -132,5 +159,6 @@ def _has(panel: str) -> Callable[[RunRow], bool]:
     return lambda run: panel in run.spec.row.panels
 
 
-TABS = {"Surrogate": (surrogate, _has("surrogate_clip")), "Value": (value, _has("explained_variance")),
+TABS = {"Policy": (policy, lambda run: True), "Surrogate": (surrogate, _has("surrogate_clip")),
+        "Value": (value, _has("explained_variance")),
         "Variance": (variance, _has("gradient_variance"))}

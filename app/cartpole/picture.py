@@ -23,28 +23,35 @@ WAITS = ("paused", "stepped", "stopped")  # events of a run that waits or ends a
 READS = 200  # files that one refresh reads: a long run's episodes come over several
 
 
-def scene(task: str) -> None:
+def scene(task: str, arguments: str = "") -> None:
     """The page before a run: the world, with actions at random."""
     try:
-        shown = _random_episode(task)
+        shown = _random_episode(task, arguments)
     except LabError:
         return  # the status line says what is wrong with the task
-    world_player(episodes.at_random(task, shown), key="world_player")
+    world_player(episodes.at_random(task, shown, arguments), key="world_player")
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
-def _random_episode(task: str, seed: int = 3) -> dict[str, Any]:
+def _random_episode(task: str, arguments: str, seed: int = 3) -> dict[str, Any]:
     """One episode of random actions, as an evaluation keeps it."""
-    world = make_environments(task, 1, seed)
+    world = make_environments(task, 1, seed, arguments)
     rng = np.random.default_rng(seed)
     path, rewards, ended = [world.observations[0].round(5).tolist()], list[float](), False
+    actions: list[list[float]] = []
     while not ended and len(rewards) < PATIENCE:
-        step = world.step(rng.integers(world.world.actions, size=1))
+        if world.world.continuous:
+            low, high = np.maximum(world.world.low, -1e3), np.minimum(world.world.high, 1e3)
+            taken: np.ndarray = rng.uniform(low, high, (1, world.world.actions)).astype(np.float32)
+            actions.append(taken[0].round(5).tolist())
+        else:
+            taken = rng.integers(world.world.actions, size=1)
+        step = world.step(taken)
         path.append(step.next_observations[0].round(5).tolist())
         rewards.append(float(step.rewards[0]))
         ended = bool(step.terminated[0] or step.truncated[0])
-    return {"path": path, "rewards": rewards, "truncated": not step.terminated[0],
-            "stopped": "" if ended else f"the first {PATIENCE} steps"}
+    return {"path": path, "rewards": rewards, **({"actions": actions} if actions else {}),
+            "truncated": not step.terminated[0], "stopped": "" if ended else f"the first {PATIENCE} steps"}
 
 
 def picture(run: RunRow, feed: Feed, step: int) -> None:
@@ -53,7 +60,8 @@ def picture(run: RunRow, feed: Feed, step: int) -> None:
     newest, best = film(run, feed, step), next(filter(None, map(partial(_film, run), best_first(feed, step))), None)
     if newest and best:
         settled = step < feed.last_step or run.state not in GOING
-        world_player(episodes.payload(run.id, run.spec.task, newest, best, settled), key="world_player")
+        world_player(episodes.payload(run.id, run.spec.task, newest, best, settled, str(run.spec.knobs["env_args"])),
+                     key="world_player")
 
 
 def film(run: RunRow, feed: Feed, step: int, part: str = "evaluation") -> dict[str, Any] | None:

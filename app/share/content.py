@@ -189,7 +189,10 @@ def _film(row: RunRow, of: Feed, step: int, samples: dict[str, Any]) -> list[Any
     """The newest policy of an environment beside the best one: the same. None before the first evaluation."""
     newest = picture.film(row, of, step)
     best = next((found for each in picture.best_first(of, step) if (found := picture.film(row, of, each))), None)
-    return ["world_player", episodes.payload(row.id, row.spec.task, newest, best, True)] if newest and best else None
+    if not newest or not best:
+        return None
+    arguments = str(row.spec.knobs["env_args"])
+    return ["world_player", episodes.payload(row.id, row.spec.task, newest, best, True, arguments)]
 
 
 PICTURES = {"maze": _board, "cartpole": _film}

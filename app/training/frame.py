@@ -18,12 +18,12 @@ from labcore.runs.store.rows import RunRow
 
 def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live.Picture | None = None,
           own_tabs: Tabs = MappingProxyType({}), top: live.Top | None = None,
-          before: Sequence[Callable[[Draft], None]] = ()) -> None:
+          before: Sequence[Callable[[Draft], None]] = (), form: Callable[[Draft], None] | None = None) -> None:
     """The page of a kind.
 
     `scene` shows the draft's world before a run and `before` what else there is to know of it then, `picture` the run
     above its curves, `own_tabs` what else there is to see of it below them, `top` what stands above a run and above the
-    draft of one.
+    draft of one, `form` further fields of the draft above its knobs.
     """
     run = session.open_run(kind)
     draft = session.follow(run, kind)
@@ -35,7 +35,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
         goal_line.show(draft, "above")  # on a phone, where the form comes before all else
     left, right = st.columns([1, 3.7], gap="medium")
     with left, st.container(key="side"):
-        _side(run, draft)
+        _side(run, draft, form)
     if draft and draft.fault() != fault:  # a file has come, or another task was taken: the bar is drawn already
         st.rerun()
     with right:
@@ -56,7 +56,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
             live.panel(run, picture, own_tabs, top)
 
 
-def _side(run: RunRow | None, draft: Draft | None) -> None:
+def _side(run: RunRow | None, draft: Draft | None, form: Callable[[Draft], None] | None) -> None:
     """What runs, then the knobs, which a phone folds away; beside a run that has ended both, since its curves come
     first there."""
     if run is None:
@@ -69,6 +69,8 @@ def _side(run: RunRow | None, draft: Draft | None) -> None:
             assert run is not None, "only beside a run there is no draft"
             knobs.while_going(run, knobs.values_of(run, live.feed_of(run)))
         else:
+            if form:
+                form(draft)
             knobs.before_start(draft)
 
 

@@ -33,6 +33,8 @@ class DeepAlgorithm(Algorithm):
     replay: bool = False
 
 
+FEW = "deep_values"  # the loop of methods that compare the values of a few actions
+
 _ALL = {knob.key: knob for knob in (
     Knob("learning_rate", "Learning rate", 1e-3, "Higher: faster, until the policy breaks; lower: slow but steady.",
          "live", 0, 1, (1e-5, 1e-2), r"\eta", scale="log", annealed=True, group="optimisation",
@@ -156,10 +158,10 @@ _LAST = ("grad_norm", "policy_loss", "episode_length", "env_speed", "memory")
 
 
 def _row(key: str, label: str, method: str, knobs: str, *, defaults: dict[str, Value], extra: tuple[Knob, ...] = (),
-         **rest: Any) -> DeepAlgorithm:
+         loop: str = "deep", **rest: Any) -> DeepAlgorithm:
     """A row with the knobs of these keys, in this order, with `defaults` of its own, and `extra` ones after them."""
     found = tuple(_ALL[name].with_default(defaults.get(name, _ALL[name].default)) for name in knobs.split())
-    return DeepAlgorithm(key, label, "deep", knobs=(*found, *extra), method=f"{_HERE}.{method}", **rest)
+    return DeepAlgorithm(key, label, loop, knobs=(*found, *extra), method=f"{_HERE}.{method}", **rest)
 
 
 _ROWS = (
@@ -228,7 +230,7 @@ _ROWS = (
                    "batch_size": 512, "target_every": 1, "tau": 0.05, "n_steps": 16, "td_loss": "mse",
                    "buffer_size": 20_000, "epsilon_end": 0.05, "exploration_frac": 0.15},
          networks=f"{_HERE}.networks:q_and_target", acts="target", optimizers={"q": _ADAM}, replay=True,
-         check="labcore.classic.envs.gym_world:check_few_actions"),
+         loop=FEW, check="labcore.classic.envs.gym_world:check_few_actions"),
 )
 
 ALGORITHMS: dict[str, Algorithm] = {row.key: row for row in _ROWS}
@@ -253,12 +255,14 @@ _WORLDS = (
      "sees the taxi, a passenger and a destination, drives, picks up and drops off, and earns 20 for a passenger who "
      "arrives, −10 for an illegal pick-up or drop-off, and −1 per other step"),
     ("Pendulum-v1", "Pendulum", "Swing a pendulum up and hold it: a continuous torque, at most 2 N m.",
-     "sees the angle and speed of a pendulum, turns it by a torque of −2 to 2 N m, and earns −(θ² + 0.1 θ̇² + 0.001 u²) "
-     "per step, at most 0 when it stands upright"),
-    ("MountainCarContinuous-v0", "Mountain car, continuous", "Swing up the hill by a continuous force: 100 at the goal, "
-     "less the force that was used.", "sees the position and speed of a car, pushes it by a force of −1 to 1, and earns "
-     "100 at the goal on the hill, less 0.1 times the squared force of each step"),
+     "sees the angle θ and speed ω of a pendulum, turns it by a torque u of −2 to 2 N m, and earns "
+     "−(θ² + 0.1 ω² + 0.001 u²) per step, which is 0 when it rests upright"),
+    ("MountainCarContinuous-v0", "Mountain car, continuous", "Swing up the hill by a continuous force: 100 at the "
+     "goal, less the force that was used.", "sees the position and speed of a car, pushes it by a force of −1 to "
+     "1, and earns 100 at the goal on the hill, less 0.1 times the squared force of each step"),
 )
+
+_CONTINUOUS = ("Pendulum-v1", "MountainCarContinuous-v0", "LunarLanderContinuous-v3")
 
 # Offered where their package is installed.
 _OF_BOX2D = (
@@ -297,6 +301,7 @@ _OWN: dict[str, dict[str, dict[str, Value]]] = {
     },
 }
 
-TASKS: dict[str, Task] = {key: Task(key, label, help, "", ("deep",), (ENV_ARGS,), verifiable=False, goal={"": goal},
-                                    of_algorithm=_OWN.get(key, {})) for key, label, help, goal in
-                          (*_WORLDS, *(_OF_BOX2D if find_spec("Box2D") else ()))}
+TASKS: dict[str, Task] = {
+    key: Task(key, label, help, "", ("deep",) if key in _CONTINUOUS else ("deep", FEW), (ENV_ARGS,), verifiable=False,
+              goal={"": goal}, of_algorithm=_OWN.get(key, {}))
+    for key, label, help, goal in (*_WORLDS, *(_OF_BOX2D if find_spec("Box2D") else ()))}

@@ -332,6 +332,14 @@ QUESTIONS = (
              "teacher finds likely: train it on given answers first.",
              metrics=("teacher/reverse_kl", "teacher/forward_kl", "teacher/agreement"),
              knobs=("teacher", "teacher_discount", "jsd_beta", "on_policy_share", "answers")),
+    Question("own_environment", _RUNS, "How do I train in my own environment, or with continuous actions?",
+             "Type the id of a Gymnasium environment into World on the page CartPole; its arguments appear below. An "
+             "environment in a module of yours is started once on the command line: run --algorithm ppo --env "
+             "module:MyEnv-v0. For continuous actions REINFORCE, A2C, TRPO and PPO learn a Gaussian: a mean that "
+             "depends on the state and a standard deviation that does not. Normalise observations and rewards where "
+             "their numbers are large. If a goal is never reached, start with a larger standard deviation.",
+             metrics=("action/std",), knobs=("log_std", "normalise_observations", "normalise_rewards"),
+             page="cartpole"),
     Question("not_finite", _RUNS, "A number became NaN. Is the run lost?",
              "No: the last good checkpoint is kept. Fork from it with a third of the learning rate. If it happens "
              "again, look for rewards that are infinite or very large, and use fp32 in place of bf16. A lower gradient "

@@ -72,7 +72,7 @@ def list_catalog(options: argparse.Namespace) -> int:
         for knob in entry.knobs:
             print(f"        {knob.key:<18} {knob.default!s:<26} {' | '.join(knob.choices)}")
     if row_of_kind.any_task:
-        print("    or the id of any Gymnasium environment with a few or continuous actions (--env ID --env-arg NAME=VALUE)")
+        print("    or any Gymnasium environment, with a few or continuous actions: --env ID --env-arg NAME=VALUE")
     if models:
         print("\nModels")
         for key in row_of_kind.models:

@@ -1,4 +1,4 @@
-"""The options --env and --env-arg: an environment of Gymnasium, or of a module of the user's own, with its arguments."""
+"""The options --env and --env-arg: an environment of Gymnasium, or of the user's own module, with its arguments."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def add_options(sub: argparse.ArgumentParser) -> None:
     """The options of a command that makes runs."""
     sub.add_argument("--env", metavar="ID", help="an environment of Gymnasium, such as Pendulum-v1, or MODULE:ID from "
                      "a Python module of your own, which this lab may import from then on; means --kind cartpole")
-    sub.add_argument("--env-arg", action="append", default=[], metavar="NAME=VALUE", dest="env_args", help="an argument "
-                     "of the environment, such as is_slippery=false; may be repeated")
+    sub.add_argument("--env-arg", action="append", default=[], metavar="NAME=VALUE", dest="env_args", help="an "
+                     "argument of the environment, such as is_slippery=false; may be repeated")
 
 
 def take(options: argparse.Namespace) -> None:

@@ -39,7 +39,8 @@ TASKS_OF = {row: [work for *of, work in PAIRS if tuple(of) == row] for row in RO
 # Each different declaration once, with the key of its knob.
 KNOBS = {knob: knob.key for key, row, work in PAIRS for knob in knobs_of(algorithm(row, key), task(work, key))}
 LOOPS = set(kind("llm").loops)
-LOOPS_OF = {key: set(of.loops) or {"deep"} for key, of in KINDS.items()}  # where there is none, the method is the loop
+# Where there is none, the method is the loop.
+LOOPS_OF = {key: set(of.loops) or {"deep", "deep_values"} for key, of in KINDS.items()}
 DATA = {"prompts": '{"prompt": "1+1=", "answer": "2"}\n', "text": "to be or not to be, " * 50,
         "preferences": '{"prompt": "a", "chosen": "b", "rejected": "c"}\n'}
 # What a number or a switch trades for what; "On: … Off: …" for a switch.

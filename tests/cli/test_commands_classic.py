@@ -183,9 +183,9 @@ def test_a_maze_setting_that_cannot_be(capsys, arguments, words):
     ("CartPol-v1", "Gymnasium has no environment 'CartPol-v1': did you mean 'CartPole-v1'?"),
     ("Taxi-v3", "did you mean 'Taxi-v4'?"),
     ("cartpole-v1", "did you mean 'CartPole-v1'?"),
-    ("Pendulum-v1", "Pendulum-v1 has continuous actions, and the methods here need a discrete set: choose CartPole-v1"),
+    ("Pendulum-v1", "Pendulum-v1 has continuous actions, and this method compares the values of a few: choose PPO,"),
     ("MountainCarContinuous-v0", "has continuous actions"),
-    ("Blackjack-v1", "Blackjack-v1 observes a Tuple"),
+    ("no_such_module:Own-v0", "This lab does not import the module 'no_such_module': start a run with --env"),
 ])
 def test_an_environment_that_cannot_be_used(capsys, task, words):
     assert words in refused(capsys, *POLE, "dqn", "--task", task)
@@ -197,13 +197,14 @@ def test_an_environment_whose_package_is_missing(capsys, task, package):
     if importlib.util.find_spec(package):
         pytest.skip(f"{package} is installed")
     said = refused(capsys, *POLE, "ppo", "--task", task)
-    assert f"{task} needs a package that is not installed (" in said and package.lower() in said.lower()
-    assert said.endswith("): install it, or take CartPole-v1.\n")
+    assert f"{task} needs a package that is not installed: " in said and package.lower() in said.lower()
+    assert said.endswith(", or take CartPole-v1.\n")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ale_py") is not None, reason="the Atari games are installed")
 def test_an_atari_game_without_its_package(capsys):
-    assert "Gymnasium has no environment 'ALE/Pong-v5'" in refused(capsys, *POLE, "dqn", "--task", "ALE/Pong-v5")
+    said = refused(capsys, *POLE, "dqn", "--task", "ALE/Pong-v5")
+    assert "'ALE/Pong-v5' is from the package ale-py, which is not installed here: pip install ale-py" in said
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
@@ -255,3 +256,16 @@ def test_what_cannot_be_played(capsys, tmp_path):
     assert "holds no policy that can be played" in refused(capsys, "play", str(tmp_path))
     got = done(capsys, *MAZE, *FAST, "--steps", "1", "--json")
     assert "--episodes is 0: play at least one." in refused(capsys, "play", got["run"], "--episodes", "0")
+
+
+def test_an_environment_with_arguments_is_a_run_of_its_kind(capsys):
+    """`--env` says the kind as well; the arguments are one knob, which the environment is made with."""
+    assert main(["run", "--algorithm", "a2c", "--env", "FrozenLake-v1", "--env-arg", "map_name=8x8", "--env-arg",
+                 "is_slippery=False", "--steps", "1", "--set", "eval_episodes=1"]) == 0
+    spec = Store().runs()[0].spec
+    assert (spec.kind, spec.knobs["env_args"]) == ("cartpole", "is_slippery=false map_name=8x8")
+    assert "has no argument 'slippery'" in refused(capsys, "run", "--algorithm", "ppo", "--env", "FrozenLake-v1",
+                                                   "--env-arg", "slippery=1")
+    assert "--env and --task cannot be given together" in refused(
+        capsys, "run", "--algorithm", "ppo", "--env", "FrozenLake-v1", "--task", "CartPole-v1")
+    assert "--env-arg is for environments" in refused(capsys, "run", "--algorithm", "grpo", "--env-arg", "a=1")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.theme import number
+from labcore.classic.envs.arguments import parse
 
 LINES = 8  # numbers of an observation that are drawn as lines; a path of hundreds would be slow to send
 TRACK = 2.4  # m: where CartPole's track ends
@@ -46,12 +47,18 @@ CLIFF = ("............", "............", "............", "SCCCCCCCCCCG")
 TOWN = ("R...G", ".....", ".....", ".....", "Y..B.")
 TOWN_WALLS = ((2, 0, 2, 2), (1, 3, 1, 5), (3, 3, 3, 5))  # x0, y0, x1, y1 in cells
 
+_LANDER = ("x", "height", "speed x", "speed y", "angle, rad", "turning, rad/s", "left leg", "right leg")
+
 # By the environment's name, without its namespace and version.
 WORLDS: dict[str, World] = {
     "CartPole": World("cart", 50.0, ("the pole fell", "still up at the time limit"),
                       ("position, m", "speed, m/s", "angle, rad", "turning, rad/s")),
     "Acrobot": World("acrobot", 30.0, SOLVED, ("cos θ₁", "sin θ₁", "cos θ₂", "sin θ₂", "turning 1", "turning 2")),
     "MountainCar": World("hill", 30.0, SOLVED, ("position", "velocity")),
+    "MountainCarContinuous": World("hill", 60.0, SOLVED, ("position", "velocity")),
+    "Pendulum": World("pendulum", 20.0, ("the episode ended", "time limit"), ("cos θ", "sin θ", "speed, rad/s")),
+    "LunarLander": World("lander", 50.0, ("landed or crashed", "out of time"), _LANDER),
+    "LunarLanderContinuous": World("lander", 50.0, ("landed or crashed", "out of time"), _LANDER),
     "FrozenLake": World("grid", 4.0, SOLVED, grid=_grid(LAKE)),
     "FrozenLake8x8": World("grid", 6.0, SOLVED, grid=_grid(BIG_LAKE)),
     "CliffWalking": World("grid", 4.0, SOLVED, grid=_grid(CLIFF)),
@@ -61,13 +68,19 @@ WORLDS: dict[str, World] = {
 }
 
 
-def world_of(task: str) -> World:
-    """The world of an environment id; lines for one that has no picture.
+def world_of(task: str, arguments: str = "") -> World:
+    """The world of an environment id with these arguments, which may say another map; lines for one that has no
+    picture.
 
     >>> world_of("CartPole-v1").picture, world_of("phys2d/CartPole-v0").picture, world_of("Own-v3").picture
     ('cart', 'cart', 'lines')
     """
-    return WORLDS.get(task.rpartition("/")[2].rpartition("-v")[0], World())
+    world = WORLDS.get(task.rpartition("/")[2].rpartition("-v")[0], World())
+    given = parse(arguments)
+    if not world.grid or not given.keys() & {"map_name", "desc"}:
+        return world
+    rows = given.get("desc") or {"4x4": LAKE, "8x8": BIG_LAKE}.get(str(given.get("map_name")))
+    return replace(world, grid=_grid(tuple(rows))) if rows else World()
 
 
 def states(path: list[list[float]]) -> list[list[float]]:
@@ -99,6 +112,7 @@ def episode(title: str, about: str, world: World, shown: Mapping[str, Any], key:
     """One seat of the player: an evaluation's first episode. `key` names it: the same key is the same path."""
     path, cut = states(shown["path"]), shown.get("truncated")
     return {"title": title, "about": about, "key": key, "path": path, "rewards": shown.get("rewards"),
+            **({"actions": shown["actions"]} if shown.get("actions") else {}),
             "ended": shown.get("stopped") or ("" if cut is None else ended(world, path[-1], bool(cut)))}
 
 
@@ -111,19 +125,19 @@ def of_step(title: str, world: World, samples: Mapping[str, Any]) -> dict[str, A
 
 
 def payload(run_id: str, task: str, newest: Mapping[str, Any], best: Mapping[str, Any],
-            settled: bool = False) -> dict[str, Any]:
+            settled: bool = False, arguments: str = "") -> dict[str, Any]:
     """The data of the player: the greedy policy of the step that is shown and the best one up to there, in one world.
 
     `settled`: the page stays at that step, so the film is shown at once. Else one that plays is played to its end.
     """
-    world = fitting(task, newest["evaluation"]["path"])
+    world = fitting(task, newest["evaluation"]["path"], arguments)
     seats = [of_step("Policy", world, newest), of_step("Best so far", world, best)]
     return _data(run_id, task, world, seats) | {"settled": settled}
 
 
-def at_random(task: str, shown: Mapping[str, Any]) -> dict[str, Any]:
+def at_random(task: str, shown: Mapping[str, Any], arguments: str = "") -> dict[str, Any]:
     """The player with one episode, of no run."""
-    world = fitting(task, shown["path"])
+    world = fitting(task, shown["path"], arguments)
     about = f"return {_return(sum(shown['rewards']))}, before any learning"
     return _data("", task, world, [episode("Random actions", about, world, shown)])
 
@@ -132,9 +146,9 @@ def _return(value: float) -> str:
     return number(value, 0 if value == int(value) else 1 if abs(value) >= 10 else 2)
 
 
-def fitting(task: str, path: list[list[float]]) -> World:
+def fitting(task: str, path: list[list[float]], arguments: str = "") -> World:
     """The world of a task, unless an environment of that name observes something else than the picture needs."""
-    world, width = world_of(task), len(states(path)[0])
+    world, width = world_of(task, arguments), len(states(path)[0])
     return World() if world.picture != "lines" and width != (1 if world.grid else len(world.names)) else world
 
 

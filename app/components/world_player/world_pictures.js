@@ -117,6 +117,62 @@ function drawHill({ pen, width, height, theme, colour, row: [x] }) {
 
 const sayHill = ([x, speed]) => `position ${clear(x, 2)}, velocity ${clear(speed, 3)} a step`;
 
+// ---- Pendulum: [cos θ, sin θ, θ̇ rad/s], θ from upright to the left; an arc for the torque ------------------------
+
+const TORQUE = 2; // N m: as much as the world takes
+
+function drawPendulum({ pen, width, height, theme, colour, row: [cos, sin], action }) {
+  const length = height / 2 - 22, middle = width / 2, centre = height / 2;
+  const tip = [middle - sin * length, centre - cos * length];
+  stroke(pen, theme.mark, 1, [[middle, centre], [middle, centre - length - 10]], [3, 4]);
+  text(pen, theme.mark, "upright", middle + 8, centre - length - 4, "left");
+  pen.lineCap = "round";
+  stroke(pen, colour, 10, [[middle, centre], tip]);
+  pen.lineCap = "butt";
+  disc(pen, theme.ground, middle, centre, 3);
+  if (!action) return;
+  const torque = Math.max(-TORQUE, Math.min(TORQUE, action[0])), turn = torque / TORQUE * 2.4;
+  if (Math.abs(torque) < 0.02) return;
+  const from = -Math.PI / 2, to = from - turn, radius = 26; // a positive torque raises θ, which turns to the left
+  pen.strokeStyle = theme.colours[2];
+  pen.lineWidth = 3;
+  pen.beginPath();
+  pen.arc(middle, centre, radius, from, to, turn > 0);
+  pen.stroke();
+  const [x, y] = [middle + radius * Math.cos(to), centre + radius * Math.sin(to)];
+  const way = to - Math.sign(turn) * Math.PI / 2;
+  const barb = (side) => [x - 8 * Math.cos(way + side), y - 8 * Math.sin(way + side)];
+  stroke(pen, theme.colours[2], 3, [barb(0.5), [x, y], barb(-0.5)]);
+}
+
+function sayPendulum([cos, sin, speed], _, action) {
+  const said = `${clear(Math.atan2(sin, cos) * 180 / Math.PI, 0)}° from upright, ${clear(speed, 1)} rad/s`;
+  return action ? `${said}, torque ${clear(Math.max(-TORQUE, Math.min(TORQUE, action[0])), 2)} N m` : said;
+}
+
+// ---- LunarLander: [x, y, ẋ, ẏ, angle, turning, left leg, right leg], the pad at 0, 0 ------------------------------
+
+function drawLander({ pen, width, height, theme, colour, row: [x, y, , , angle, , left, right] }) {
+  const scale = Math.min(width / 2.4, (height - 40) / 1.5), ground = height - 16;
+  const at = [width / 2 + x * scale, ground - 12 - y * scale];
+  stroke(pen, theme.mark, 1.5, [[8, ground], [width - 8, ground]]);
+  for (const side of [-0.2, 0.2]) {
+    stroke(pen, theme.ink, 1.5, [[width / 2 + side * scale, ground], [width / 2 + side * scale, ground - 22]]);
+    block(pen, theme.colours[1], width / 2 + side * scale, ground - 22, 12, 8, 1);
+  }
+  pen.save();
+  pen.translate(...at);
+  pen.rotate(-angle);
+  for (const [side, down] of [[-1, left], [1, right]]) {
+    stroke(pen, down ? theme.colours[1] : theme.ink, 2, [[side * 8, 2], [side * 14, 12], [side * 18, 12]]);
+  }
+  block(pen, colour, -11, -12, 22, 16, 5);
+  pen.restore();
+}
+
+const sayLander = ([x, y, , , angle]) => `x ${clear(x, 2)}, height ${clear(y, 2)}, ` +
+  `angle ${clear(angle * 180 / Math.PI, 0)}°`;
+
 // ---- a grid: [state] -------------------------------------------------------------------------------------------
 
 // Where the agent is in the grid; `data.grid.per_cell` states share a cell.
@@ -200,6 +256,8 @@ const PICTURES = {
   cart: { glides: true, height: (_, width) => 54 + 1.15 * POLE * cartScale(width), draw: drawCart, say: sayCart },
   acrobot: { glides: true, height: () => 230, draw: drawAcrobot, say: sayAcrobot },
   hill: { glides: true, height: () => 190, draw: drawHill, say: sayHill },
+  pendulum: { glides: true, height: () => 230, draw: drawPendulum, say: sayPendulum },
+  lander: { glides: true, height: () => 260, draw: drawLander, say: sayLander },
   grid: { glides: false, height: ({ grid }, width) => sizeOf(grid, width) * grid.rows + 4, draw: drawGrid,
     say: sayGrid },
   lines: { glides: false, height: ({ episodes }) => 30 * episodes[0].path[0].length + 22,

@@ -32,11 +32,15 @@ function rowAt(episode, t, picture) {
   return row.map((value, i) => value + (next[i] - value) * (place - index));
 }
 
+// The continuous action that leads on from time t; undefined where an episode has none.
+const actionAt = (episode, t) => episode.actions?.[Math.min(Math.floor(t), episode.actions.length - 1)];
+
 function words(episode, t, picture, data) {
   const done = Math.min(Math.floor(t), last(episode));
   const parts = [`${number(done)} ${done === 1 ? "step" : "steps"}`];
   if (episode.rewards) parts.push(`return so far ${number(sumTo(episode, done))}`);
-  parts.push(done === last(episode) && episode.ended ? episode.ended : picture.say(episode.path[done], data));
+  const action = actionAt(episode, t);
+  parts.push(done === last(episode) && episode.ended ? episode.ended : picture.say(episode.path[done], data, action));
   return parts.filter(Boolean).join(" · ");
 }
 
@@ -67,7 +71,7 @@ function paint(player) {
     pen.font = `12px ${colours.font}`;
     const row = rowAt(episode, player.time, picture);
     picture.draw({ pen, width, height, theme: colours, colour: colours.colours[place], row, data, episode,
-      time: Math.min(player.time, last(episode)) });
+      action: actionAt(episode, player.time), time: Math.min(player.time, last(episode)) });
   });
 }
 

@@ -1,1 +1,1 @@
-"""Deep methods for Gymnasium environments with discrete actions: DQN, REINFORCE, A2C, TRPO and PPO."""
+"""Deep methods for Gymnasium environments: DQN, REINFORCE, A2C, TRPO and PPO."""

@@ -62,6 +62,15 @@ class Distribution(Protocol):
         """Those of some states."""
 
 
+class Acts(Protocol):
+    """A network whose outputs describe a distribution over actions."""
+
+    family: type[Distribution]
+
+    def __call__(self, observations: Tensor, /) -> Tensor:
+        """(E, D) -> (E, P)"""
+
+
 @dataclass(frozen=True)
 class Categorical:
     """A few actions, counted from 0. `log_policy` (..., A) is log π, normalised."""

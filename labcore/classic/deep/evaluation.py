@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import Tensor
 
-from labcore.classic.deep.distributions import Choose
+from labcore.classic.deep.distributions import Acts, Choose
 from labcore.classic.deep.networks import ACTIVATIONS, MLP, GaussianMLP
 from labcore.classic.deep.rollout import act
 from labcore.classic.deep.session import DeepSession
@@ -27,8 +28,8 @@ from labcore.runs.files import untrusted
 @dataclass(frozen=True)
 class Evaluation:
     """Returns and lengths of whole episodes; of the first one, for a picture of it, what it observed (the last
-    observation included; where observations are states, the state's number), its rewards, its actions where they are
-    continuous, and whether the time limit ended it.
+    observation included; where observations are states, the state's number), its rewards, its actions and their
+    standard deviations where they are continuous, and whether the time limit ended it.
     """
 
     returns: list[float]
@@ -37,6 +38,7 @@ class Evaluation:
     rewards: list[float]
     truncated: bool
     actions: list[list[float]] = field(default_factory=list)
+    stds: list[list[float]] = field(default_factory=list)
 
     @property
     def mean(self) -> float:
@@ -46,7 +48,7 @@ class Evaluation:
     def shown(self) -> dict[str, Any]:
         """The data of its picture, JSON-clean."""
         found = {"returns": self.returns, "path": self.path, "rewards": self.rewards, "truncated": self.truncated}
-        return found | ({"actions": self.actions} if self.actions else {})
+        return found | ({"actions": self.actions, "stds": self.stds} if self.actions else {})
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -62,7 +64,7 @@ def evaluate(session: DeepSession) -> Evaluation:
 
 
 @torch.no_grad()
-def play(network: MLP, task: str, episodes: int, seed: int, device: torch.device | str = "cpu",
+def play(network: Acts, task: str, episodes: int, seed: int, device: torch.device | str = "cpu",
          choose: Choose | None = None, arguments: str = "") -> Evaluation:
     """Whole episodes, one in each of `episodes` environments, with the likeliest actions where nothing else is to
     `choose` them.
@@ -73,7 +75,7 @@ def play(network: MLP, task: str, episodes: int, seed: int, device: torch.device
     worlds = make_environments(task, episodes, seed, arguments)
     generator = torch.Generator(device).manual_seed(seed)
     returns, lengths, rewards, truncated = np.zeros(episodes), np.zeros(episodes, np.int64), [], False
-    path, actions = [_shown(worlds.world, worlds.observations[0])], list[list[float]]()
+    path, taken = [_shown(worlds.world, worlds.observations[0])], list[tuple[list[float], list[float]]]()
     alive = np.ones(episodes, bool)
     while alive.any():
         outputs = network(torch.as_tensor(worlds.observations, device=device))
@@ -84,14 +86,20 @@ def play(network: MLP, task: str, episodes: int, seed: int, device: torch.device
         step = act(worlds, chosen)
         if alive[0]:
             if worlds.world.continuous:
-                actions.append(chosen[0].double().cpu().numpy().round(5).tolist())
+                taken.append((_numbers(chosen[0]), _numbers(outputs[0].chunk(2)[1].exp())))
             path.append(_shown(worlds.world, step.next_observations[0]))
             rewards.append(float(step.rewards[0]))
             truncated = bool(step.truncated[0])
         returns += step.rewards * alive
         lengths += alive
         alive &= ~(step.terminated | step.truncated)
-    return Evaluation(returns.tolist(), lengths.tolist(), path, rewards, truncated, actions)
+    return Evaluation(returns.tolist(), lengths.tolist(), path, rewards, truncated,
+                      [mean for mean, _ in taken], [std for _, std in taken])
+
+
+def _numbers(row: Tensor) -> list[float]:
+    numbers: list[float] = row.double().cpu().numpy().round(5).tolist()
+    return numbers
 
 
 def _shown(world: World, observation: np.ndarray) -> list[float]:

@@ -92,7 +92,8 @@ class GaussianMLP(MLP):
 
     family = DiagGaussian
 
-    def __init__(self, sizes: Sequence[int], generator: torch.Generator, *more: Any, log_std: float = 0.0, **others: Any):
+    def __init__(self, sizes: Sequence[int], generator: torch.Generator, *more: Any, log_std: float = 0.0,
+                 **others: Any):
         super().__init__(sizes, generator, *more, **others)
         self.log_std = nn.Parameter(torch.full((sizes[-1],), log_std))
 

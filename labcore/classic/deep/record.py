@@ -14,6 +14,7 @@ from labcore.classic.deep.evaluation import Evaluation, evaluate
 from labcore.classic.deep.experience import spread
 from labcore.classic.deep.measures import ratios, scatter, surrogates
 from labcore.classic.deep.networks import parameters, put
+from labcore.classic.deep.policy_map import policy_map
 from labcore.classic.deep.session import DeepSession
 from labcore.maths.surrogates import clip, clip_cut, curve, sides
 from labcore.runs.spec.session import Pictures, Record
@@ -101,6 +102,8 @@ def _pictures(session: DeepSession, evaluation: Evaluation, data: TrainingBatch 
               clip: tuple[float, float] | None) -> dict[str, Any]:
     """The pictures of the policy as it is: an episode of it, the critic, the ratios and the clip."""
     seen: dict[str, Any] = {"evaluation": evaluation.shown}
+    if drawn := policy_map(session, evaluation.path):
+        seen["map"] = drawn
     if data is not None:
         seen |= {"scatter": scatter(data), "ratios": ratios(session, data)}
         seen |= {"clip": list(clip), **clip_view(seen["ratios"], *clip)} if clip else {}

@@ -44,11 +44,11 @@ def one(part: str) -> tuple[str, Any]:
     >>> one("is_slippery=false")
     ('is_slippery', False)
     """
-    name, equals, value = part.partition("=")
+    name, equals, text = part.partition("=")
     if not equals or not name.isidentifier():
         raise LabError(f"The environment's argument {quoted(part)} has no name or no value: write NAME=VALUE, for "
                        "example is_slippery=false.")
-    return name, _value(value)
+    return name, value(text)
 
 
 def written(arguments: Mapping[str, Any]) -> str:
@@ -57,29 +57,41 @@ def written(arguments: Mapping[str, Any]) -> str:
     >>> written({"map_name": "8x8", "is_slippery": False}), written({"map_name": "true"})
     ('is_slippery=false map_name=8x8', 'map_name=\\'"true"\\'')
     """
-    return shlex.join(f"{name}={_word(arguments[name])}" for name in sorted(arguments))
+    return shlex.join(f"{name}={word(arguments[name])}" for name in sorted(arguments))
 
 
-def _word(value: Any) -> str:
-    plain = isinstance(value, str) and _value(value) == value  # a word that would be read as itself
-    return value if plain else json.dumps(value, ensure_ascii=False)
+def word(argument: Any) -> str:
+    """An argument as `value` reads it.
+
+    >>> word(False), word("8x8"), word("8")
+    ('false', '8x8', '"8"')
+    """
+    plain = isinstance(argument, str) and value(argument) == argument
+    return argument if plain else json.dumps(argument, ensure_ascii=False)
 
 
-def _value(text: str) -> Any:
+def value(text: str) -> Any:
+    """What a text says: JSON, or else itself.
+
+    >>> value("8x8"), value("False"), value("[1, 2]")
+    ('8x8', False, [1, 2])
+    """
     try:
         return json.loads(text.lower() if text in ("True", "False") else text)
     except (ValueError, RecursionError):
         return text
 
 
-@lru_cache
 def offered(env_id: str) -> dict[str, Any]:
     """The arguments that a registered environment takes, with their defaults; none where its class cannot be loaded.
     The registration's own values come before those of the class.
     """
-    about = gym.registry.get(env_id)
-    if about is None:
-        return {}
+    return _offered(env_id) if env_id in gym.registry else {}  # a module may register it later
+
+
+@lru_cache
+def _offered(env_id: str) -> dict[str, Any]:
+    about = gym.registry[env_id]
     try:
         creator = load_env_creator(about.entry_point) if isinstance(about.entry_point, str) else about.entry_point
         parameters = inspect.signature(creator).parameters if creator else {}

@@ -268,6 +268,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     """
     kind_row, row, task_row = kinds.kind(kind), _row(kind, algorithm_key, mix), kinds.task(task_key, kind)
     if not row.learns(task_row):
+        if row.check:
+            resolve_name(row.check)(task_row, knobs or {})  # says why in words of its own
         fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
         raise LabError(f"{row.label} cannot learn from the task {quoted(task_key)}, which has no verifier: "
                        f"use {_named(fitting)}, or another task.")

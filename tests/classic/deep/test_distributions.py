@@ -119,7 +119,8 @@ def test_a_continuous_run_again_and_its_resumption(start, tmp_path, method):
     assert list(resumed.run()) == records[2:]
     same = session.tensors()
     assert all(torch.equal(value, same[key]) for key, value in resumed.tensors().items())
-    assert records[-1].metrics["action/std"] == pytest.approx(math.exp(float(session.policy.log_std.detach())), abs=0.05)
+    std = math.exp(float(session.policy.log_std.detach()))
+    assert records[-1].metrics["action/std"] == pytest.approx(std, abs=0.05)
     shown = records[-1].samples["evaluation"]
     assert len(shown["actions"]) == len(shown["rewards"]) == 200 and len(shown["actions"][0]) == 1
 
@@ -136,7 +137,7 @@ def test_the_action_drawn_is_learnt_from_and_the_clipped_one_is_taken(start):
 
 
 def test_a_method_that_compares_a_few_actions_refuses_continuous_ones(start):
-    with pytest.raises(LabError, match="Pendulum-v1 has continuous actions, and this method compares .*choose PPO"):
+    with pytest.raises(LabError, match=r"Pendulum-v1 has continuous actions, and this method compares .*choose PPO"):
         start("dqn", task="Pendulum-v1")
 
 

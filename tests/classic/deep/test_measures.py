@@ -18,8 +18,8 @@ BOUNDS = {"clip_low": 0.2, "clip_high": 0.7, "beta": 2.0}
 
 @pytest.fixture
 def data() -> TrainingBatch:
-    return TrainingBatch(torch.zeros(3, 1), torch.tensor([0, 0, 1]), Categorical(OLD.log()), torch.tensor([1.0, 2.0, 3.0]),
-                         torch.tensor([1.0, -1.0, 5.0]), torch.tensor([2.0, 0.0, 3.0]))
+    return TrainingBatch(torch.zeros(3, 1), torch.tensor([0, 0, 1]), Categorical(OLD.log()),
+                         torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, -1.0, 5.0]), torch.tensor([2.0, 0.0, 3.0]))
 
 
 def test_surrogates_and_the_kl_of_the_step(data):

@@ -196,7 +196,7 @@ def test_arguments_make_another_world():
     lake, other = describe("FrozenLake-v1", "map_name=8x8 is_slippery=false"), describe("FrozenLake-v1")
     assert (lake.observation_size, other.observation_size) == (64, 16)
     worlds = make_environments("FrozenLake-v1", 8, 0, "is_slippery=false")
-    assert (worlds.step(np.full(8, 2)).next_observations.argmax(1) == 1).all()  # right is right on ice that is not slippery
+    assert (worlds.step(np.full(8, 2)).next_observations.argmax(1) == 1).all()  # it never slips
     assert describe("Pendulum-v1", "max_episode_steps=7").max_steps == 7
     heavy, usual = (make_environments("Pendulum-v1", 2, 0, text) for text in ("g=20", ""))
     torque = np.zeros((2, 1), np.float32)
