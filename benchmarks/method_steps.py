@@ -55,7 +55,9 @@ def lab(method: str, folder: Path, dtype: str, threads: int, turn: Turn) -> None
     spec = make(algorithm_key=method, task_key="preferences" if data else "add", model=str(folder), device="cpu",
                 threads=threads, steps=ENDLESS, data=str(data) if data else None,
                 knobs={**knobs, "learning_rate": LEARNING_RATE, "dtype": dtype})
-    for record in LlmSession.start(spec).run():
+    session = LlmSession.start(spec)
+    turn.ready()
+    for record in session.run():
         if record is not None:
             turn.step_done()
 
@@ -77,7 +79,9 @@ def trl(method: str, folder: Path, dtype: str, threads: int, turn: Turn) -> None
     shared = {"output_dir": str(folder / "trl"), "learning_rate": LEARNING_RATE, "max_grad_norm": 1.0,
               "gradient_checkpointing": False, "bf16": dtype == "bf16", "use_cpu": True, "max_steps": ENDLESS,
               "save_strategy": "no", "logging_strategy": "no", "report_to": "none", "disable_tqdm": True, "seed": 0}
-    TRAINERS[method](folder, shared, processing_class=tokenizer, callbacks=[Stepwise()]).train()
+    trainer = TRAINERS[method](folder, shared, processing_class=tokenizer, callbacks=[Stepwise()])
+    turn.ready()
+    trainer.train()
 
 
 def rloo_trainer(folder: Path, shared: dict[str, Any], **rest: Any) -> Any:

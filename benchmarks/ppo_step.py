@@ -42,7 +42,9 @@ def lab(folder: Path, dtype: str, threads: int, turn: Turn, group_size: int = 1)
                 knobs={"beta": KL, "learning_rate": LEARNING_RATE, "critic_learning_rate": LEARNING_RATE,
                        "prompts_per_step": COMPLETIONS // group_size, "group_size": group_size, "updates_per_batch": 1,
                        "mini_batches": 1, "max_new_tokens": NEW_TOKENS, "dtype": dtype})
-    for record in LlmSession.start(spec).run():
+    session = LlmSession.start(spec)
+    turn.ready()
+    for record in session.run():
         if record is not None:
             turn.step_done()
 
@@ -105,6 +107,7 @@ def trl(folder: Path, dtype: str, threads: int, turn: Turn) -> None:
     trainer = PPOTrainer(config, tokenizer, policy, reference, Cheapest(), prompts, critic,
                          eval_dataset=prompts.select(range(8)), callbacks=[Stepwise()])
     trainer.remove_callback(PrinterCallback)
+    turn.ready()
     trainer.train()
 
 

@@ -39,20 +39,26 @@ WARM_UP = 3  # steps: first allocations, lazy imports
 @dataclass(frozen=True)
 class Times:
     """Seconds of each step of a turn, by the clock and of the processor, the peak memory so far, MB, how many tokens
-    the turn sampled (0 where nobody counts), and the seconds of the phases of each step, where they are measured."""
+    the turn sampled (0 where nobody counts), the seconds of the phases of each step, where they are measured, and where
+    they are counted the operations of a step and how many a second of matrix products alone has (see `roofline`)."""
 
     wall: list[float]
     cpu: list[float]
     peak: float
     tokens: int = 0
     phases: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    operations: float = 0.0
+    peak_operations: float = 0.0
 
 
 class Turn:
-    """The contender's end of the pipe. A turn is the number of steps to take; 0 ends the process."""
+    """The contender's end of the pipe. A turn is the number of steps to take; 0 ends the process.
 
-    def __init__(self, pipe: Connection):
-        self.pipe = pipe
+    With `counted`, a dtype, the first turn counts the operations of its steps.
+    """
+
+    def __init__(self, pipe: Connection, counted: str = ""):
+        self.pipe, self.counted, self.counter = pipe, counted, None
         self._wait()
 
     def step_done(self, tokens: int = 0) -> None:
@@ -68,7 +74,7 @@ class Turn:
             unit = 2**20 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux KiB
             peak = (on_gpu.max_memory_allocated() / 2**20 if on_gpu
                     else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
-            self.pipe.send(Times(self.wall, self.cpu, peak, self.tokens, self.phases))
+            self.pipe.send(Times(self.wall, self.cpu, peak, self.tokens, self.phases, *self._counted()))
             self._wait()
         else:
             self.at = now, cpu
@@ -79,7 +85,22 @@ class Turn:
 
     def ready(self) -> None:
         """All is loaded: the time until now is not that of the first step."""
+        if self.counted:
+            from benchmarks.roofline import Counter
+
+            self.counter = Counter()
         self.at = time.perf_counter(), time.process_time()
+
+    def _counted(self) -> tuple[float, float]:
+        """The operations of a step and of a second, after the turn that counts them."""
+        if self.counter is None:
+            return 0.0, 0.0
+        import torch
+
+        from benchmarks.roofline import peak
+
+        operations, self.counter = self.counter.stop() / self.steps, None
+        return operations, peak(torch.bfloat16 if self.counted == "bf16" else torch.float32)
 
     def _wait(self) -> None:
         self.steps: int = self.pipe.recv()
@@ -98,10 +119,10 @@ def _cuda() -> Any:
 Contender = Callable[[Path, str, int, Turn], None]
 
 
-def enter(contender: Contender, dtype: str, folder: Path, threads: int, pipe: Connection) -> None:
+def enter(contender: Contender, dtype: str, folder: Path, threads: int, pipe: Connection, counts: bool) -> None:
     """The child process of a contender."""
     set_threads(threads)
-    contender(folder, dtype, threads, Turn(pipe))
+    contender(folder, dtype, threads, Turn(pipe, dtype if counts else ""))
 
 
 def set_threads(threads: int) -> None:
@@ -182,10 +203,12 @@ def table(report: Sequence[Row]) -> str:
 
 
 def measure(save: Callable[[Path], None], sides: Mapping[str, Contender], names: Sequence[str], rounds: int, steps: int,
-            threads: int, warm_up: int | None = None, first: dict[str, Times] | None = None) -> dict[str, list[Times]]:
+            threads: int, warm_up: int | None = None, first: dict[str, Times] | None = None, counts: bool = False,
+            ) -> dict[str, list[Times]]:
     """Let the contenders take turns of `steps` steps, `rounds` times each, after `warm_up` steps that are not counted.
 
-    `save` writes the folder that they all start from. The times of the warm-up are put into `first`.
+    `save` writes the folder that they all start from. The times of the warm-up are put into `first`; where it `counts`,
+    with the operations of its steps.
     """
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -194,7 +217,7 @@ def measure(save: Callable[[Path], None], sides: Mapping[str, Contender], names:
         maker.join()
         if maker.exitcode:
             raise LabError("The weights could not be written: see the error above.")
-        with _started(sides, names, folder, threads) as pipes:
+        with _started(sides, names, folder, threads, counts) as pipes:
             for name in names:
                 begun = _take_turn(name, pipes[name], WARM_UP if warm_up is None else warm_up)
                 if first is not None:
@@ -207,14 +230,14 @@ def measure(save: Callable[[Path], None], sides: Mapping[str, Contender], names:
 
 
 @contextmanager
-def _started(sides: Mapping[str, Contender], names: Sequence[str], folder: Path, threads: int):
+def _started(sides: Mapping[str, Contender], names: Sequence[str], folder: Path, threads: int, counts: bool):
     """A waiting process for each contender, and the pipes to them; ended on the way out."""
     pipes, processes = {}, []
     for name in names:
         pipes[name], theirs = _spawn().Pipe()
         side, dtype = name.split("-")
-        processes.append(_spawn().Process(target=enter, args=(sides[side], dtype, folder, threads, theirs),
-                                          daemon=True))
+        processes.append(_spawn().Process(target=enter, args=(sides[side], dtype, folder, threads, theirs,
+                                                               counts), daemon=True))
         processes[-1].start()
         theirs.close()  # so that the death of the child is seen as the end of the pipe
     try:
@@ -250,6 +273,7 @@ def parser(program: str, title: str, sides: Mapping[str, Contender], default: Se
     made.add_argument("--steps", type=int, default=5, help="of each contender in a round")
     made.add_argument("--warm-up", type=int, default=WARM_UP, help="steps of each contender that are not counted")
     made.add_argument("--threads", type=int, default=1, help="of torch, for each contender")
+    made.add_argument("--roofline", action="store_true", help="say which share of a step matrix products need at least")
     return made
 
 
@@ -257,10 +281,20 @@ def contest(options: argparse.Namespace, heading: str, save: Callable[[Path], No
             sides: Mapping[str, Contender]) -> list[Row]:
     """Measure and print one table."""
     print(f"{heading}, {options.rounds} rounds of {options.steps} steps, {options.threads} thread(s)", flush=True)
+    first: dict[str, Times] = {}
     report = rows(measure(save, sides, options.contenders, options.rounds, options.steps, options.threads,
-                          options.warm_up))
+                          options.warm_up, first, options.roofline))
     print(table(report), flush=True)
+    if options.roofline:
+        print(*(bound(row, first[row.name]) for row in report), sep="\n", flush=True)
     return report
+
+
+def bound(row: Row, counted: Times) -> str:
+    """A line on the least time of the step's matrix products, and its share of the step's processor time."""
+    least = counted.operations / counted.peak_operations
+    return (f"{row.name:10}{counted.operations / 1e9:.2f} GFLOP a step at {counted.peak_operations / 1e9:.0f} GFLOP/s: "
+            f"at least {1e3 * least:.0f} ms, {least / row.cpu_seconds:.0%} of the step")
 
 
 def main(program: str, title: str, batch: str, sides: Mapping[str, Contender], default: Sequence[str],

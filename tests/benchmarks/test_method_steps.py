@@ -14,6 +14,9 @@ class Twice:
     def __init__(self):
         self.steps = 0
 
+    def ready(self) -> None:
+        pass
+
     def step_done(self) -> None:
         self.steps += 1
         if self.steps == 2:

@@ -1,0 +1,52 @@
+"""Operations are counted forward and backward, in the first turn alone, and set against the speed of a product."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks import roofline, turns
+from benchmarks.turns import Times, Turn
+
+
+class Pipe:
+    """A driver that asks for a turn of two steps, then for another one."""
+
+    def __init__(self):
+        self.asked, self.sent = [2, 2, 0], []
+
+    def recv(self) -> int:
+        return self.asked.pop(0)
+
+    def send(self, times: Times) -> None:
+        self.sent.append(times)
+
+
+@pytest.mark.parametrize("counted, dtype", [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_the_warm_up_counts_the_products_of_a_step(counted, dtype, monkeypatch):
+    asked = []
+    monkeypatch.setattr(roofline, "peak", lambda dtype: asked.append(dtype) or 5e9)
+    turn, weight = Turn(pipe := Pipe(), counted), torch.rand(3, 4, dtype=dtype, requires_grad=True)
+    rows = torch.rand(2, 3, dtype=dtype, requires_grad=True)
+    turn.ready()
+    with pytest.raises(SystemExit):
+        while True:
+            (rows @ weight).sum().backward()
+            turn.step_done()
+    first, second = pipe.sent
+    forward = 2 * 2 * 3 * 4
+    assert first.operations == 3 * forward, "the product, and one for the gradient of each of its factors"
+    assert first.peak_operations == 5e9 and asked == [dtype]
+    assert (second.operations, second.peak_operations) == (0, 0)
+
+
+def test_the_share_of_a_step_is_that_of_its_products_at_their_own_speed():
+    [row] = turns.rows({"lab-fp32": [Times([0.5], [0.4], 9.0)]})
+    said = turns.bound(row, Times([1.0], [1.0], 9.0, operations=10e9, peak_operations=50e9))
+    assert "10.00 GFLOP" in said and "50 GFLOP/s" in said and "200 ms" in said and "50%" in said
+
+
+def test_the_peak_is_that_of_the_fastest_product(monkeypatch):
+    clock = iter([0.0, 3.0, 10.0, 12.0, 20.0, 24.0, 30.0, 35.0, 40.0, 42.5])
+    monkeypatch.setattr(roofline.time, "process_time", lambda: next(clock))
+    assert roofline.peak(torch.float32, side=4) == 2 * 4 ** 3 / 2.0
