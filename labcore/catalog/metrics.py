@@ -249,6 +249,14 @@ _ALL = (
     Metric("eval_label_accuracy", "Accuracy of the labels", "share of steps", "Share of held-out steps whose label "
            "from rollouts agrees with the task's verifier of steps.", scale="rate", better="higher", short="labels",
            chart="reward"),
+    Metric("best_of_n/sampled", "Right answers", "share of answers", "Share of the held-out answers that are right: what "
+           "choosing at random gives.", scale="rate", better="higher", short="at random"),
+    *(Metric(f"best_of_n/{name}", f"Best of n, {words}", "share of prompts", "Share of held-out prompts whose answer "
+             f"with the highest {words} is right.", healthy="Above the share of right answers.", scale="rate",
+             better="higher", short=words)
+      for name, words in (("lowest", "lowest score"), ("product", "product of the scores"), ("last", "last score"))),
+    Metric("best_of_n/any", "Any right answer", "share of prompts", "Share of held-out prompts with at least one right "
+           "answer: the most that choosing among the answers can give.", scale="rate", better="higher", short="any"),
     Metric("calibration_error", "Calibration error", "share of pairs", "Expected calibration error on held-out pairs: "
            "how far the predicted probability of a choice is from the share of pairs that were chosen so.",
            healthy="Near 0.", scale="rate", better="lower"),

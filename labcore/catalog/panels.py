@@ -91,6 +91,8 @@ _PANELS = (
     Panel("step_accuracy", "Step accuracy", ("eval_step_accuracy", "step_accuracy"), "reward"),
     Panel("first_error", "First errors found", ("eval_first_error",), "reward"),
     Panel("step_auc", "AUC of the steps", ("eval_step_auc",), "reward"),
+    Panel("best_of_n", "Best of n", tuple(f"best_of_n/{name}" for name in (
+        "lowest", "product", "last", "sampled", "any")), "reward"),
     Panel("step_score", "Score of the steps", ("eval_step_score", "eval_step_right"), "divergence"),
     Panel("calibration", "Calibration error", ("calibration_error",), "clip", small=True),
     Panel("gold_correlation", "Correlation with gold", ("gold_correlation",), "reward"),
@@ -186,6 +188,7 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "selection": _selective,
     "parts": _parts,
     "step_scores": _process,
+    "best_of_n": lambda knobs: False,  # where it is logged: a file has one answer of a prompt
     "unscored": lambda knobs: False,  # where it is logged
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,

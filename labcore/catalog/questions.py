@@ -272,6 +272,15 @@ QUESTIONS = (
              "from the present policy and train the reward model again.",
              metrics=("reward/spread", "gold_correlation", "calibration_error", "accuracy"),
              knobs=("reward_model", "uncertainty_weight")),
+    Question("process_rewards", _PAIRS, "What do rewards of single steps change?",
+             "They say where an answer goes wrong, so credit is less noisy than with one reward for the whole answer. "
+             "The scores of a process reward model are estimates, and a policy that maximises them finds steps that "
+             "score high and lead nowhere. Compare the chart Score of the steps with the right steps and with gold: if "
+             "only the score rises, add the outcome (outcome_weight), reward the differences of scores or the lowest "
+             "one instead of their sum, or raise β. A sum also rewards answers with more steps.",
+             metrics=("reward/step_score", "reward/steps_right", "eval_step_auc", "eval_first_error",
+                      "eval_step_accuracy", "best_of_n/lowest"),
+             knobs=("step_reward", "outcome_weight", "step_labels", "step_separator")),
 
     Question("critic_lags", _CRITIC, "The critic lags behind. What does that change?",
              "An explained variance below 0 means that the critic predicts returns worse than a constant would, so the "

@@ -7,7 +7,7 @@ the last token, where a reward stands, to the ends of the steps, and sums to 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import torch
@@ -19,6 +19,7 @@ from labcore.llm.batch import Completions, Prompts
 from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import retried
+from labcore.llm.nets.scorer import SEPARATOR
 from labcore.llm.networks import SCORER
 from labcore.llm.session import LlmSession
 from labcore.llm.step_labels import tensors, verified_steps
@@ -54,6 +55,16 @@ def model_scores(session: LlmSession, problems: list[Problem], answers: list[Ste
     return found
 
 
+def lowest_scores(session: LlmSession, model: Critic, problems: list[Problem], completions: Completions) -> list[float]:
+    """The lowest score of the steps of each completion by `model`, with its own split of steps. (B,)"""
+    cut = {"step_separator": getattr(model.config, SEPARATOR)}
+    answers = steps_of_completions(session.tokenizer, completions, session.rendering.ends, separator_of(cut))
+    read = encode_steps(session.rendering, problems, answers, session.context, session.device)
+    scores = step_scores(model, read, str(session.knobs["dtype"]), session.room)
+    found: list[float] = rewards_of_steps({"step_reward": "lowest"}, scores.double().cpu()).sum(1).tolist()
+    return found
+
+
 def verifier_scores(session: LlmSession, problems: list[Problem], generated: Generated,
                     answers: list[Steps]) -> Tensor:
     """1 for each step after which the answer can still become right, else 0; NaN where there is no step. (B, K)
@@ -70,7 +81,7 @@ def gold_scores(session: LlmSession, problems: list[Problem], generated: Generat
     return verifier_scores(session, problems, generated, answers) if isinstance(session.task, StepTask) else None
 
 
-def rewards_of_steps(knobs: dict[str, Any], scores: Tensor) -> Tensor:
+def rewards_of_steps(knobs: Mapping[str, Any], scores: Tensor) -> Tensor:
     """The rewards that scores become, 0 where there is no step. (B, K) -> (B, K)"""
     steps = ~scores.isnan()
     found: Tensor = call(member(choices.STEP_REWARD, str(knobs["step_reward"])), knobs,

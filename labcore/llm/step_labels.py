@@ -27,12 +27,14 @@ from labcore.tasks.usable import OfFile
 @dataclass(frozen=True)
 class Labelled:
     """P problems and P·G answers to them, cut into steps; `labels` of each step, from 0 (wrong) to 1 (right). `gold` is
-    what the task's verifier says of the steps, where the labels come from elsewhere and it can say it."""
+    what the task's verifier says of the steps, where the labels come from elsewhere and it can say it; `right` says
+    which answers are, where they were sampled."""
 
     problems: list[Problem]
     answers: list[Steps]
     labels: list[list[float]]
     gold: list[list[float]] | None = None
+    right: list[bool] | None = None
 
 
 def next_answers(session: LlmSession) -> Labelled:
@@ -52,7 +54,8 @@ def step_verifier(session: LlmSession, prompts_per_step: int, group_size: int) -
     """y_k = 1 where some answer that begins with steps 1 … k is right; of the last step of an answer that has ended,
     where the answer is right. Answers are the policy's own."""
     problems, generated, answers = _sampled(session, prompts_per_step, group_size)
-    return Labelled(problems, answers, verified_steps(session, problems, generated, answers))
+    return Labelled(problems, answers, verified_steps(session, problems, generated, answers),
+                    right=_right(session, problems, generated))
 
 
 def monte_carlo(session: LlmSession, prompts_per_step: int, group_size: int, label_rollouts: int,
@@ -66,7 +69,7 @@ def monte_carlo(session: LlmSession, prompts_per_step: int, group_size: int, lab
     shares = _continued(session, problems, generated, answers, int(label_rollouts))
     labels = [[float(share > 0) for share in row] for row in shares] if hard_labels else shares
     gold = verified_steps(session, problems, generated, answers) if isinstance(session.task, StepTask) else None
-    return Labelled(problems, answers, labels, gold)
+    return Labelled(problems, answers, labels, gold, _right(session, problems, generated))
 
 
 def of_rows(session: LlmSession, rows: Sequence[Problem]) -> Labelled:
@@ -109,6 +112,13 @@ def _sampled(session: LlmSession, prompts_per_step: int,
     generated = generate(session, session.policy, problems, int(group_size), Sampling.of(session.knobs))
     return problems, generated, steps_of_completions(session.tokenizer, generated.completions, session.rendering.ends,
                                                      separator_of(session.knobs))
+
+
+def _right(session: LlmSession, problems: list[Problem], generated: Generated) -> list[bool]:
+    """The answers that have ended and are right."""
+    size, cut = len(generated.texts) // len(problems), generated.completions.truncated.tolist()
+    return [not cut[row] and session.task.score(problems[row // size], text).exact
+            for row, text in enumerate(generated.texts)]
 
 
 @part_of("rollouts from each step")

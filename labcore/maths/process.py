@@ -46,6 +46,16 @@ def first_errors(right: Tensor, steps: Tensor) -> Tensor:
     return torch.where(wrong.any(1), wrong.long().argmax(1), right.shape[1])
 
 
+def best_of_n(scores: Tensor, right: Tensor) -> float:
+    """The share of prompts whose answer with the highest score is right; of answers with equal scores the share of
+    those that are. (P, G), bool (P, G) -> share
+
+    Source: Lightman et al. 2023, arXiv:2305.20050, section 3 (best-of-N search with a reward model).
+    """
+    best = (scores == scores.amax(1, keepdim=True)).double()
+    return float(((best * right).sum(1) / best.sum(1)).mean())
+
+
 # ---------------------------------------------------------------- rewards of steps
 # One function for each choice: (B, K) scores -> (B, K) rewards, 0 where there is no step. The sum of a row is what its
 # answer earns, by which answers are ranked.

@@ -63,6 +63,6 @@ def test_the_scores_of_steps_have_a_chart():
 
 def test_every_switch_is_tried_and_comes_once():
     own = {panel.key for panel in OWN}  # where they are logged
-    assert {panel for panel, _ in ON} | {"spread", "pass_at_k", "unscored", "step_scores"} | own == {*SWITCHED}
+    assert {panel for panel, _ in ON} | {"spread", "pass_at_k", "unscored", "step_scores", "best_of_n"} | own == {*SWITCHED}
     row = ALGORITHMS["gdpo"]
     assert with_switched(row.panels, {"reward_source": "correct_and_format"}).count("parts") == 1

@@ -17,7 +17,8 @@ def test_a_run_holds_the_networks_of_its_row(key):
     row, started = ALGORITHMS[key], session(key)
     assert tuple(needed(started.spec, started.knobs)) == tuple(started.models) == row.models
     learning = {name for name in row.models if NETWORKS[name].learning_rate}
-    learning -= {"policy"} if {REWARD_MODEL, PROCESS_REWARD_MODEL} & learning else set()  # which then only lends its weights
+    if {REWARD_MODEL, PROCESS_REWARD_MODEL} & learning:  # the policy then only lends its weights
+        learning -= {"policy"}
     assert set(started.optimizers) == learning
     assert all(NETWORKS[name].learning_rate in started.knobs for name in learning)
     assert not any(model.training for model in started.models.values())

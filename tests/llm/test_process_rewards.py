@@ -10,9 +10,12 @@ import torch
 from labcore.errors import LabError
 from labcore.llm.experience import collect
 from labcore.llm.networks import SCORER
+from labcore.llm.probes.reward_model_scores import by_reward_model
 from labcore.llm.process_rewards import answers_of
 from labcore.llm.rollout import credit, ends_of_steps, rewards_of_tokens, total_rewards
 from labcore.runs.files.paths import home
+from labcore.tasks.stored_completions import Stored
+from labcore.tasks.task import Problem
 from tests.llm.tools import records, session, shake, weights
 
 
@@ -88,6 +91,17 @@ def test_a_model_of_other_steps_is_refused_in_words(judge):
         session("grpo", step_separator=r"\n", **SCORED)
     trained("lines", step_separator=r"\n")
     assert records(session("grpo", steps=1, step_separator=r"\n", **SCORED | {"reward_model": "lines"}))
+
+
+def test_stored_completions_are_scored_by_their_lowest_step(judge):
+    made = session("prm")
+    scored = by_reward_model("judge@4")([Stored(1, 0, Problem("ab=", "ab"), "ab", 1.0, False),
+                                         Stored(1, 1, Problem("c", "c"), "", 0.0, False)])
+    model = judge.models["process_reward_model"]
+    for text, prompt, found in (("ab", "ab=", scored[0]), ("", "c", scored[1])):
+        answer = made.tokenizer(text)["input_ids"] + [made.tokenizer.eos_token_id]
+        logits = model(input_ids=torch.tensor([made.tokenizer(prompt)["input_ids"] + answer])).logits[0]
+        assert found == pytest.approx(logits.softmax(-1)[-len(answer):, 1].min().item(), abs=1e-5)
 
 
 def test_models_of_steps_and_of_answers_are_told_apart(judge):

@@ -49,6 +49,13 @@ def test_the_first_error_is_the_first_wrong_step():
     assert process.first_errors(right, steps & tensor([True, True, False])).tolist() == [1, 3, 0, 3], "no step there"
 
 
+def test_the_best_of_n_is_the_answer_with_the_highest_score():
+    scores = tensor([[0.9, 0.2, 0.5], [0.4, 0.8, 0.8], [0.1, 0.2, 0.3]])
+    right = tensor([[True, False, False], [True, False, True], [True, True, False]])
+    assert process.best_of_n(scores, right) == pytest.approx((1 + 0.5 + 0) / 3)
+    assert process.best_of_n(torch.zeros(3, 3), right) == pytest.approx(right.double().mean().item())
+
+
 EXPECTED = {
     "each_step": [[0.9, 0.2, 0.5], [0.4, 0.8, 0]],
     "difference": [[0.9, -0.7, 0.3], [0.4, 0.4, 0]],

@@ -21,7 +21,8 @@ from labcore.tasks.goal import example
 from labcore.tasks.task import Problem, make_task
 
 SUBJECTS = ("The model ", "The agent ", "The method ")
-FILES = {"prompts": [{"prompt": "What is 3 + 4?", "answer": "7", "completions": ["3 + 4", "is 7"], "labels": [True, 1]}],
+FILES = {"prompts": [{"prompt": "What is 3 + 4?", "answer": "7", "completions": ["3 + 4", "is 7"],
+                      "labels": [True, 1]}],
          "preferences": [{"prompt": "Say hello.", "chosen": "Hello {you}!", "rejected": "No."}],
          "text": ["It was a dark and stormy night. " * 20]}
 

@@ -14,7 +14,7 @@ from labcore.runs.store.rows import ACTIVE, STUDIES, RunRow
 from labcore.runs.store.store import Store
 from labcore.runs.traces import setting as setting_of
 
-SCORER = "reward_model"  # the algorithm that trains one, and the knob that names its run
+SCORER = "reward_model"  # the knob that names the run of one
 FINISHED = "finished"
 _ANY = "a run's"  # in place of the reward models' ids where settings are compared
 
@@ -47,7 +47,7 @@ class Runs:
 
 def scorer_specs(study: Study) -> list[RunSpec]:
     """The reward models that a study needs first, one for each seed."""
-    return [make(algorithm_key=SCORER, task_key=study.task, knobs=study.scorer_knobs, seed=seed,
+    return [make(algorithm_key=study.scorer, task_key=study.task, knobs=study.scorer_knobs, seed=seed,
                  steps=study.scorer_steps, threads=1) for seed in range(study.scorers)]
 
 

@@ -246,6 +246,36 @@ def _distillation() -> Study:
         winner="Distillation, weak start")
 
 
+def _process_rewards() -> Study:
+    scored: dict[str, Value] = {"reward_source": "process_reward", **GROUPS, "beta": 0.0}
+    both: dict[str, Value] = {"step_reward": "difference", "outcome_weight": 1.0}
+    settings = [
+        Setting("Outcome", "grpo", {**GROUPS, "beta": 0.0}),
+        Setting("PRM, sum", "grpo_process", scored, members=1),
+        Setting("PRM, lowest", "grpo_process", {**scored, "step_reward": "min_form"}, members=1),
+        Setting("PRM, difference, and outcome", "grpo_process", {**scored, **both}, members=1)]
+    gold, score = Measure("last", "exact_match", 10), Measure("change", "reward/step_score", 10)
+    fell, length = Measure("change", "exact_match", 10), Measure("last", "completions/mean_length", 10)
+    return Study(
+        "process_rewards", "Process against outcome", "Steps rewarded by a process reward model alone are exploited: "
+        "their scores rise while right answers disappear, and the sum of the scores makes answers longer. The outcome "
+        "beside them holds that back.", "Cheng et al. 2025, arXiv:2504.15275; Shao et al. 2024, arXiv:2402.03300",
+        "A process reward model on countdown, with labels of the verifier of steps; then GRPO on the outcome, and GRPO "
+        "with process supervision on the model's scores: their sum, the lowest (PURE), and their differences with the "
+        "outcome. 16 prompts × 4 completions a step, 40 steps, β 0.", settings,
+        [Contrast("PRM, sum: change of the score of the steps", {"PRM, sum": 1.0}, score, low=0.0),
+         Contrast("PRM, sum: change of the right answers", {"PRM, sum": 1.0}, fell, high=0.0),
+         Contrast("Length: PRM, sum − PRM, lowest", {"PRM, sum": 1.0, "PRM, lowest": -1.0}, length, low=0.0),
+         Contrast("Right answers: PRM, difference, and outcome − PRM, sum",
+                  {"PRM, difference, and outcome": 1.0, "PRM, sum": -1.0}, gold, low=0.0),
+         Contrast("Right answers: PRM, lowest − PRM, sum", {"PRM, lowest": 1.0, "PRM, sum": -1.0}, gold, low=0.0,
+                  decides=False),
+         Contrast("Right answers: PRM, difference, and outcome − outcome",
+                  {"PRM, difference, and outcome": 1.0, "Outcome": -1.0}, gold, low=0.0, decides=False)],
+        task="countdown", scorers=1, scorer="prm", scorer_steps=100, scorer_knobs={"eval_every": 50},
+        winner="PRM, difference, and outcome")
+
+
 STUDIES: dict[str, Study] = {study.key: study for study in (
     _lambdas(), _clipping(), _noise(), _beta(), _bandit(), _samples(), _action_space(), _cost(), _over_optimisation(),
-    _length_bias(), _staleness(), _distillation())}
+    _length_bias(), _staleness(), _distillation(), _process_rewards())}

@@ -102,7 +102,7 @@ class Contrast:
 class Study:
     """A row of the table. `setting` says in words what is run; `knobs` are those of all its settings.
 
-    `scorers`: so many reward models, one for each seed from 0 on, are trained first.
+    `scorers`: so many reward models, one for each seed from 0 on, are trained first, by the algorithm `scorer`.
     """
 
     key: str
@@ -116,6 +116,7 @@ class Study:
     steps: int = 40
     knobs: Mapping[str, Value] = field(default_factory=dict)
     scorers: int = 0
+    scorer: str = "reward_model"
     scorer_steps: int = 0
     scorer_knobs: Mapping[str, Value] = field(default_factory=dict)
     winner: str = ""  # the setting of whose first seed a capsule is kept

@@ -19,17 +19,19 @@ from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.networks import PROCESS_REWARD_MODEL
 from labcore.llm.probes import view, watched
+from labcore.llm.process_rewards import rewards_of_steps
 from labcore.llm.session import LlmSession
 from labcore.llm.step_labels import Labelled, next_answers, of_rows, tensors
 from labcore.llm.steps import Read, encode_steps, step_logits, step_scores
 from labcore.maths.masked import masked_mean
-from labcore.maths.process import auc, first_errors, step_cross_entropy
+from labcore.maths.process import auc, best_of_n, first_errors, step_cross_entropy
 from labcore.runs.spec.activity import part_of
 from labcore.runs.spec.session import Pictures, Record
 from labcore.tasks.steps import separator_of
 from labcore.tasks.task import AT_RANDOM, Problem, held_of
 from labcore.tasks.usable import OfFile
 
+RANKINGS = ("lowest", "product", "last")  # rewards of steps whose sum ranks answers
 SHOWN = 16  # answers in the sample view
 HELD_OUT_SHARE = 5  # one row of so many is held out of a file that brings no others
 
@@ -147,6 +149,8 @@ def evaluate(session: LlmSession, found: Labelled) -> tuple[dict[str, float], di
     if found.gold is not None:
         gold = tensors(found.gold, steps.shape[1], torch.device("cpu")) > 0.5
         metrics["eval_label_accuracy"] = float(((labels > 0.5) == gold)[steps].double().mean())
+    if found.right is not None and len(found.right) > len(found.problems):
+        metrics |= _reranked(session, scores, torch.tensor(found.right).view(len(found.problems), -1))
     return metrics, {"step": session.step, "answers": _shown(session, found, scores),
                      "steps": {"scores": _rounded(scores[steps]), "labels": _rounded(labels[steps])}}
 
@@ -160,6 +164,14 @@ def _measures(scores: Tensor, right: Tensor, steps: Tensor) -> dict[str, float]:
             "eval_first_error": float((first_errors(said, steps) == first_errors(right, steps)).double().mean()),
             "eval_step_score": float(masked_mean(scores.nan_to_num(), steps)),
             "eval_step_right": float(right[steps].double().mean())}
+
+
+def _reranked(session: LlmSession, scores: Tensor, right: Tensor) -> dict[str, float]:
+    """How often the answer that the scores rank highest is right, among those of a prompt. (B, K), bool (P, G)"""
+    ranked = {name: rewards_of_steps({**session.knobs, "step_reward": name}, scores).sum(1).view(right.shape)
+              for name in RANKINGS}
+    return {"best_of_n/sampled": float(right.double().mean()), "best_of_n/any": float(right.any(1).double().mean()),
+            **{f"best_of_n/{name}": best_of_n(each, right) for name, each in ranked.items()}}
 
 
 def _model(session: LlmSession) -> Critic:

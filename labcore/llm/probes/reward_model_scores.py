@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labcore.llm.nets.scorer import load_scorer, scores
+from labcore.llm.nets.scorer import load_scorer, scores, scores_steps
 from labcore.llm.nets.text_scorer import load_text_scorer
 from labcore.llm.probes.answer import reader
+from labcore.llm.process_rewards import lowest_scores
 from labcore.llm.rendering import encode_answers
 from labcore.runs.spec.activity import report
 from labcore.runs.spec.model_names import is_published, parse, reward_model_of
@@ -18,7 +19,7 @@ AT_ONCE = 64  # completions
 def by_reward_model(name: str) -> Scores:
     """Return the scores of the reward model `name`: RUN, RUN@STEP, or the folder or hub id of a sequence classifier.
 
-    A run's model uses its own tokenizer and chat template.
+    A run's model uses its own tokenizer and chat template. One that scores steps gives the lowest score of an answer.
 
     Raises:
         LabError: it is not a reward model, or cannot be read.
@@ -34,6 +35,8 @@ def by_reward_model(name: str) -> Scores:
         prompts, completions = encode_answers(session.rendering, [row.problem for row in rows],
                                               [row.text for row in rows], session.context, session.device,
                                               [row.cut for row in rows])
+        if scores_steps(model):
+            return lowest_scores(session, model, [row.problem for row in rows], completions)
         found: list[float] = scores(model, prompts, completions, str(session.knobs["dtype"]), session.room).tolist()
         return found
 

@@ -91,6 +91,15 @@ def test_the_measures_of_held_out_steps_by_hand():
                                    "eval_step_score": 3.4 / 5, "eval_step_right": 2 / 5})
 
 
+def test_a_prompt_s_answers_are_ranked_by_the_scores_of_their_steps():
+    made = session("prm")
+    scores = torch.tensor([[0.9, 0.1], [0.5, 0.6], [0.8, float("nan")], [0.3, 0.9]], dtype=torch.float64)
+    right = torch.tensor([[False, True], [True, False]])
+    assert prm._reranked(made, scores, right) == {
+        "best_of_n/sampled": 0.5, "best_of_n/any": 1.0, "best_of_n/lowest": 1.0, "best_of_n/product": 1.0,
+        "best_of_n/last": 0.5}  # the last: 0.6 against 0.1 right, 0.8 against 0.9 wrong
+
+
 def file_of(tmp_path, rows):
     path = tmp_path / "steps.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
