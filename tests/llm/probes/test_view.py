@@ -276,6 +276,7 @@ def test_the_weight_of_a_token_is_that_of_its_update():
         batch.rollout.completion_mask.cumsum(1) == 1, 3.0, 0.1)))
     shown = view.groups(started, batch.batch, rollout)["groups"]
     for completion in (each for group in shown for each in group["completions"]):
-        assert completion["weight"] == pytest.approx([0.0, *[math.exp(0.1)] * (len(completion["tokens"]) - 1)], abs=1e-4)
+        later = len(completion["tokens"]) - 1
+        assert completion["weight"] == pytest.approx([0.0, *[math.exp(0.1)] * later], abs=1e-4)
     started.knobs["top_entropy_share"] = 0.5
     assert "weight" not in view.groups(started, batch.batch, rollout)["groups"][0]["completions"][0]
