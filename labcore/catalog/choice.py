@@ -176,8 +176,8 @@ class Advantage(Choice):
     number that the run keeps for each prompt, by this function of `labcore.llm.prompt_values`. `by_part`: it compares
     each named reward by itself. `constant`: it is the same for all completions. `rollouts`: further completions that it
     asks for. `scaled`: it is divided by a spread. `against` says of what the baseline is: the "batch" or the "group";
-    where advantages are whitened, `exact` that nothing else is different then. `alone` is its bias with one prompt a batch,
-    where that is another one. `teacher`: it asks for a teacher's log-probs, and not for rewards."""
+    where advantages are whitened, `exact` that nothing else is different then. `alone` is its bias with one prompt a
+    batch, where that is another one. `teacher`: it asks for a teacher's log-probs, and not for rewards."""
 
     level: Literal["sequence", "token"] = "token"
     _: KW_ONLY

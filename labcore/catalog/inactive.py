@@ -69,6 +69,7 @@ RULES = (
     Rule(("teacher",), {}, "no part of the run asks a teacher", lambda values: not choices.needs_teacher(values)),
     Rule(("answers",), {"on_policy_share": (1,)}, "the policy writes all answers itself"),
     Rule(("adaptive_kl_horizon",), {"adaptive_kl_target": (0,)}, "there is no KL target"),
+    Rule(("sft_focus", "sft_decay_steps"), {"sft_weight": (0,)}, "no demonstrations are imitated"),
     Rule(("entropy_step",), {"entropy_target": (0,)}, "there is no entropy target"),
     Rule(("whiten_rewards",), {"advantage": _SEQUENCES}, "this advantage is not computed per token"),
     Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),
