@@ -25,7 +25,7 @@ VALUE = (
 )
 PASS_K = Knob(
     "pass_k", "k of pass@k", 2, "Completions of a prompt of which the best one counts. Higher: variety counts for "
-    "more. 1: the mean reward, as in GRPO. It must be below the group size.", "next batch", 1, 1024, (2, 8), "k",
+    "more. 1: the mean reward, as in GRPO. It must be below the group size.", "next batch", 1, 1024, (2, 8),
     group="advantage")
 TRACKER_HALF_LIFE = Knob(
     "tracker_half_life", "Half-life of the tracker", 8.0, "Updates of the policy after which earlier rewards of a "
