@@ -171,17 +171,18 @@ CRITIC = (
 @dataclass(frozen=True, eq=False)
 class Advantage(Choice):
     """A baseline. `level`: one number per completion ("sequence") or per token. `group`: it compares completions of one
-    prompt. `critic`: it asks for values, so a row with it has the knobs of a critic. `squares`: it asks for the sum of
-    squared probabilities at each token. `of_prompt`: it compares with a number that the run keeps for each prompt: the
-    function of `labcore.llm.prompt_values` that gives it. `by_part`: it compares each named
-    reward by itself. `constant`: it is the same for all completions. `rollouts`: further completions that it asks for.
-    `scaled`: it is divided by a spread. `against` says of what the baseline is: the "batch" or the "group"; where
-    advantages are whitened, `exact` that nothing else is different then. `alone` is its bias with one prompt a batch,
-    where that is another one. `teacher`: it asks for a teacher's log-probs, and not for rewards."""
+    prompt. `nonnegative`: it is never below 0. `critic`: it asks for values, so a row with it has the knobs of a
+    critic. `squares`: it asks for the sum of squared probabilities at each token. `of_prompt`: it compares with a
+    number that the run keeps for each prompt, by this function of `labcore.llm.prompt_values`. `by_part`: it compares
+    each named reward by itself. `constant`: it is the same for all completions. `rollouts`: further completions that it
+    asks for. `scaled`: it is divided by a spread. `against` says of what the baseline is: the "batch" or the "group";
+    where advantages are whitened, `exact` that nothing else is different then. `alone` is its bias with one prompt a
+    batch, where that is another one. `teacher`: it asks for a teacher's log-probs, and not for rewards."""
 
     level: Literal["sequence", "token"] = "token"
     _: KW_ONLY
     group: bool = False
+    nonnegative: bool = False
     critic: bool = False
     squares: bool = False
     of_prompt: str = ""

@@ -44,6 +44,9 @@ RULES = (
     *(rule for family in choices.FAMILIES for member in family for rule in member.rules),
     Rule(("off_policy_threshold",), {}, ONE_UPDATE, lambda values: one_update(values) and not (
         values.get("importance_cap") or values.get("recompute_logprobs"))),
+    Rule(("off_policy_threshold",), {"advantage": _keys(each for each in choices.ADVANTAGE if each.nonnegative)},
+         "no advantage is negative, so no completion is left out",
+         lambda values: values.get("normalisation", "none") == "none"),
     Rule(("importance_floor", "importance_mode"), {"importance_cap": (0,)}, "importance sampling is off"),
     Rule(("staleness_order",), {"staleness": (0,)}, "every batch is sampled right before its updates"),
     Rule(("replay_steps",), {"replay_share": (0,)}, "there is no replay"),
@@ -66,6 +69,7 @@ RULES = (
     Rule(("teacher",), {}, "no part of the run asks a teacher", lambda values: not choices.needs_teacher(values)),
     Rule(("answers",), {"on_policy_share": (1,)}, "the policy writes all answers itself"),
     Rule(("adaptive_kl_horizon",), {"adaptive_kl_target": (0,)}, "there is no KL target"),
+    Rule(("sft_focus", "sft_decay_steps"), {"sft_weight": (0,)}, "no demonstrations are imitated"),
     Rule(("entropy_step",), {"entropy_target": (0,)}, "there is no entropy target"),
     Rule(("whiten_rewards",), {"advantage": _SEQUENCES}, "this advantage is not computed per token"),
     Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),

@@ -296,6 +296,10 @@ _ALL = (
     Metric("q/mean", "Mean Q", "reward", "Mean Q(s, a) over the replayed actions.", r"\bar Q",
            "Near the actual returns."),
     Metric("beta", "KL coefficient", "reward/nat", "β with its adaptive factor.", r"\beta"),
+    Metric("demonstration_loss", "Loss of the demonstrations", "nats/token", "Mean −log π of the tokens of the batch's "
+           "right answers, which the update also imitates.", healthy="Falls.", better="lower", chart="reward"),
+    Metric("sft_weight", "Weight of demonstrations", "share", "Share of the loss that imitates demonstrations.",
+           r"\mu_S", scale="rate"),
     Metric("entropy_coefficient", "Entropy coefficient", "reward/nat", "Coefficient of the entropy bonus as adaptive "
            "entropy control has moved it; 0 in steps after one whose entropy was above its target.", "c_H"),
     Metric("step_norm", "Update norm", "", "Euclidean norm of the change of the policy's weights.",

@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 from labcore.catalog import choices
 from labcore.catalog.conditions import SAME_DTYPE
 from labcore.llm.batch import Completions, Prompts
+from labcore.llm.demonstrations import demonstrations
 from labcore.llm.drawing import next_rows
 from labcore.llm.episodes import warnings
 from labcore.llm.evaluation import episode_metrics, kl_metrics, score_metrics, zero_variance
@@ -166,6 +167,7 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
         reference = reference_logprobs(session, prompts, completions, old)
     else:  # the old log-probs are of other weights than the policy's, also where the policy is the reference
         reference = token_logprobs(session, session.reference, prompts, completions)
+    answers, answer_mask = demonstrations(session, sampled.problems)
     taught = asked(session, prompts, completions) if TEACHER in session.models else (None, None)
     parts = sampled.rewards.weights
     rollout = Rollout(
@@ -180,7 +182,8 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
         sampler_logprobs=completions.logprobs if corrected else None, teacher_logprobs=taught[0],
         teacher_likeliest=taught[1], square_sums=_square_sums(session, sampled), age=age, apart=apart,
-        at_reference=reference is None, prompt_values=_prompt_values(session, sampled))
+        at_reference=reference is None, prompt_values=_prompt_values(session, sampled),
+        demonstrations=answers, demonstration_mask=answer_mask)
     return _selected(session, sampled, rollout)
 
 
@@ -199,7 +202,9 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     sampled = batch.batch
     shaped = _shaped(session, sampled.rewards, sampled.completions)
     greedy = _greedy_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
+    answers, answer_mask = demonstrations(session, sampled.problems)
     return _selected(session, sampled, replace(batch.rollout, shaped=shaped, greedy_rewards=greedy,
+                                               demonstrations=answers, demonstration_mask=answer_mask,
                                                square_sums=_square_sums(session, sampled),
                                                prompt_values=_prompt_values(session, sampled)))
 

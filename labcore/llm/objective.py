@@ -1,6 +1,6 @@
 """The loss that every online algorithm minimises, and the metrics of an update.
 
-    L(θ) = agg_mask[ −w_t S(ρ_t(θ), Â_t) + β·KL_t − c_H·H_t ]
+    L(θ) = agg_mask[ −w_t S(ρ_t(θ), Â_t) + β·KL_t − c_H·H_t ], times 1 − μ where a run also imitates demonstrations
 
 w_t is 1 unless a run masks tokens or weighs them. The entropy bonus is aggregated as all else is; TRL takes the mean
 over tokens for it, whatever the aggregation. Which S, ρ, KL and agg is the business of the algorithm's row: nothing
@@ -61,8 +61,8 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
         token_losses = token_losses + knobs["beta"] * kl_of(knobs, tensors)
     token_losses = token_losses - knobs["entropy_coef"] * entropy
     aggregate = member(choices.AGGREGATION, knobs["aggregation"])
-    return call(aggregate, knobs, {"token_losses": token_losses, "completion_mask": rollout.counted,
-                                   **vars(totals)}), ratio
+    total = call(aggregate, knobs, {"token_losses": token_losses, "completion_mask": rollout.counted, **vars(totals)})
+    return total if rollout.demonstrations is None else (1 - knobs["sft_weight"]) * total, ratio
 
 
 def ratio_of(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Tensor:

@@ -16,6 +16,7 @@ from labcore.maths.masked import masked_whiten
 from labcore.maths.turns import extents, lasts
 
 Rows = Tensor | slice  # some of them
+OF_PROMPTS = ("prompts", "demonstrations", "demonstration_mask")  # fields of a rollout with one row for each prompt
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Rollout:
     teacher_likeliest: Tensor | None = None  # (B, T) the token that the teacher finds likeliest
     prompt_values: Tensor | None = None  # (B,) a number of each prompt that the run keeps, once for each row
     square_sums: Tensor | None = None  # (B, T) the sum of squared probabilities before each token
+    demonstrations: Tensor | None = None  # (P, D) the tokens of each prompt's right answer
+    demonstration_mask: Tensor | None = None  # (P, D) bool
     singled_out: Tensor | None = None  # (B, T) bool: the tokens that the surrogate finds in a whole update
     advantages: Tensor | None = None  # (B, T)
     returns: Tensor | None = None  # (B, T)
@@ -105,7 +108,7 @@ class Rollout:
         for field in fields(self):
             value = getattr(self, field.name)
             whole = value is None or isinstance(value, bool)
-            cut[field.name] = value if whole else value[prompts if field.name == "prompts" else rows]
+            cut[field.name] = value if whole else value[prompts if field.name in OF_PROMPTS else rows]
         return Rollout(**cut)
 
 

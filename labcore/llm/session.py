@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import cos, pi
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Self
@@ -163,10 +164,17 @@ class LlmSession:
 
     @property
     def in_force(self) -> dict[str, Any]:
-        """The knobs of an online run, β and the entropy bonus as adaptive controllers have moved them."""
+        """The knobs of an online run, β and the entropy bonus as adaptive controllers have moved them, and the weight
+        of demonstrations at this step."""
         paid = self.entropy_low or not self.knobs.get("entropy_target")
         return {**self.knobs, "beta": self.knobs["beta"] * self.beta_factor,
-                "entropy_coef": self.entropy_bonus if paid else 0.0}
+                "entropy_coef": self.entropy_bonus if paid else 0.0, "sft_weight": self.imitation}
+
+    @property
+    def imitation(self) -> float:
+        """The weight of demonstrations at this step: that of the knob, which falls to 0 over `sft_decay_steps`."""
+        weight, steps = float(self.knobs.get("sft_weight", 0)), float(self.knobs.get("sft_decay_steps", 0))
+        return weight * 0.5 * (1 + cos(pi * min(self.step / steps, 1))) if steps else weight
 
     @cached_property
     def rendering(self) -> Rendering:

@@ -24,14 +24,15 @@ DRAWS = 2**32 + 9  # a tag that no step has, nor a probe: see `probes.answer`
 def singled_out(session: LlmSession, rollout: Rollout, fresh: bool = False) -> Rollout:
     """`rollout`, that of one update, with the tokens that the run's surrogate finds in it.
 
-    It costs one more pass of the policy, unless its weights are still those that sampled (`fresh`). Random numbers are
-    those of the seed and the update.
+    It costs one more pass of the policy, unless its weights are still those that sampled all (`fresh`). Random numbers
+    are those of the seed and the update.
     """
     family, knobs = choices.SURROGATE, session.knobs
     find = beside(family, family[knobs["surrogate"]].singles_out)
     if find is None or not rollout.counted.any():
         return rollout
-    logprobs = rollout.old_logprobs if fresh else policy_logprobs_and_entropy(
+    known = fresh and rollout.apart is None
+    logprobs = rollout.old_logprobs if known else policy_logprobs_and_entropy(
         session, rollout.prompts, rollout.ids, rollout.completion_mask)[0]
     luck = np.random.default_rng((session.prompt_seed, DRAWS, session.updates))
     tensors = {"logprobs": logprobs, "old_logprobs": rollout.old_logprobs, "completion_mask": rollout.counted,

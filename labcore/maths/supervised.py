@@ -32,6 +32,17 @@ def dft(logprobs: Tensor) -> Tensor:
     return -logprobs.detach().exp() * logprobs
 
 
+def uncertain(logprobs: Tensor) -> Tensor:
+    """L = −sg(π(1 − π)) log π(y_t), π = π(y_t). (B, T) -> (B, T)
+
+    In nats/token. Tokens that the policy is sure of, or finds nearly impossible, count for little.
+
+    Source: Zhang et al. 2025, arXiv:2508.11408, eq. 7 (CHORD-φ).
+    """
+    likely = logprobs.detach().exp()
+    return -likely * (1 - likely) * logprobs
+
+
 def forward_kl(policy: Tensor, teacher: Tensor) -> Tensor:
     """L = KL(π_T ‖ π) = Σ_v π_T (log π_T − log π). (..., V), (..., V) -> (...)
 

@@ -113,6 +113,10 @@ def test_the_three_kls_and_the_loss_by_hand():
     assert found["KL, k3"].note == "in the loss: β × k3 = 0.0400 × 0.0214 = 0.0009"
     assert found["Token's loss"].result == "−0.7062"
     assert lines_of(one, importance_cap=2.0).keys().isdisjoint({"Token's loss"})  # weighed by what the file lacks
+    one["completions"][0] |= {"weight": [0.5] * 2}
+    weighed = lines_of(one, importance_cap=2.0, beta=0.04, kl_estimator="k3", kl_placement="loss")["Token's loss"]
+    assert weighed.formula == "−w S + β KL" and weighed.worked.startswith("−0.5000 × 0.7070")
+    assert float(weighed.result.replace("−", "-")) == pytest.approx(-0.7062 + 0.70701 / 2, abs=2e-4)
 
 
 def test_an_estimate_of_the_kl_with_a_knob_is_worked_out_and_never_another_s_number(monkeypatch):

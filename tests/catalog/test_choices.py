@@ -153,7 +153,7 @@ def test_a_mix_of_ones_own_runs(row):
         given = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 4} if online else {}
         if choice == "not_truncated":
             # Random weights seldom end within four tokens, and seldom is the best of a group one that did.
-            given |= {"prompts_per_step": 24, "group_size": 3, "max_new_tokens": 40}
+            given |= {"prompts_per_step": 32, "group_size": 3, "max_new_tokens": 40}
         if choice == "mean_scaled":
             given = {"prompts_per_step": 16, "group_size": 4, "max_new_tokens": 12}  # a mean below 0 has no advantage
         if choice == "order_only":

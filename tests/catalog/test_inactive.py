@@ -64,6 +64,9 @@ CASES = {
                                 {"kl_placement": "loss"}),
     "off-policy mask": ("llm", "grpo", {"updates_per_batch": 1, "mini_batches": 1}, "off_policy_threshold",
                         (0.0, 1e-4), {"updates_per_batch": 4}),
+    "off-policy mask, advantages from 0 on": (
+        "llm", "grpo", {"advantage": "best_over_rest", "updates_per_batch": 4, "learning_rate": 0.05},
+        "off_policy_threshold", (0.0, 1e-4), {"advantage": "group_mean"}),
     "KL horizon": ("llm", "grpo", {"beta": 1.0, "adaptive_kl_target": 0.0}, "adaptive_kl_horizon", (1.0, 1e9),
                    {"adaptive_kl_target": 0.001}),
     "KL target": ("llm", "grpo", {"beta": 1.0, "kl_placement": "off", "adaptive_kl_horizon": 1.0},

@@ -102,6 +102,7 @@ def test_an_equation_is_whole_and_changes_with_every_choice_that_acts(base, knob
 @pytest.mark.parametrize("base, knob, value", [
     ("grpo", "overlong_filter", True), ("ppo", "whiten_rewards", True), ("ppo", "whiten_advantages", False),
     ("grpo", "top_entropy_share", 0.2), ("grpo", "off_policy_threshold", 0.1), ("grpo", "importance_cap", 2.0),
+    ("grpo", "sft_weight", 0.5),
     ("dpo", "ld_alpha", 0.5), ("dpo", "pair_weighting", True)])
 def test_a_switch_stands_in_the_equation_too(base, knob, value):
     with_it, without = (equation(mixed.with_every_knob(base).loop, filled(base, **moved)) for moved in (

@@ -84,7 +84,7 @@ def test_what_could_not_be_scored_is_not_learnt_from(key):
 @pytest.mark.parametrize("key", ONLINE)
 @pytest.mark.parametrize("source", ["verifier", "noisy_verifier"])
 def test_where_nothing_could_be_scored_nothing_is_learnt(key, source):
-    started = session(key, steps=1, reward_source=source)
+    started = session(key, steps=1, reward_source=source, sft_weight=0.0)
     started.task = Unsure(every=1)
     before = weights(started.policy)
     (record,) = found = records(started)
@@ -138,7 +138,7 @@ def test_rewards_of_tokens_reach_the_rollout_and_its_padding(monkeypatch):
 @pytest.mark.parametrize("key", ONLINE)
 def test_groups_that_are_not_kept_are_as_if_they_were_not_there(key):
     """Gradient, loss, critic's loss, and the shares that are logged: all of the kept groups alone."""
-    started = session(key, prompts_per_step=5, entropy_coef=0.05, selection="everything",
+    started = session(key, prompts_per_step=5, entropy_coef=0.05, selection="everything", sft_weight=0.0,
                       **({"mini_batches": 1} if "mini_batches" in session(key).knobs else {}))
     rollout = ragged(seen_by(started, collect(started)))
     for name in started.optimizers:

@@ -178,9 +178,10 @@ WEIGHED = {"top_entropy_share": 1, "off_policy_threshold": 0, "importance_cap": 
 
 
 def _loss(one: Token, knobs: Knobs) -> list[Line]:
-    """The token's term of the loss, before tokens are aggregated; none where further weights take part in it."""
-    value = one.get("objective")
-    weighed = any(knobs.get(key, off) != off for key, off in WEIGHED.items())
+    """The token's term of the loss, before tokens are aggregated; none where a weight takes part that the file lacks.
+    """
+    value, weight = one.get("objective"), one.get("weight")
+    weighed = weight is None and any(knobs.get(key, off) != off for key, off in WEIGHED.items())
     if value is None or weighed or knobs.get("adaptive_kl_target") or knobs.get("entropy_target"):
         return []
     beta = float(knobs.get("beta", 0.0)) if knobs.get("kl_placement") == "loss" else 0.0
@@ -188,12 +189,13 @@ def _loss(one: Token, knobs: Knobs) -> list[Line]:
     kl = estimate(choices.KL_ESTIMATOR[str(knobs["kl_estimator"])], one, knobs) if beta else 0.0
     if kl is None:
         return []
-    formula, worked = "−S", f"−{bracketed(value)}"
+    formula, worked = ("−S", f"−{bracketed(value)}") if weight is None else (
+        "−w S", f"−{plain(weight)} × {bracketed(value)}")
     if beta:
         formula, worked = f"{formula} + β KL", f"{worked} + {plain(beta)} × {bracketed(kl)}"
     if bonus:
         formula, worked = f"{formula} − c_H H", f"{worked} − {plain(bonus)} × {plain(one['entropy'])}"
-    result = -value + beta * kl - bonus * one.get("entropy", 0.0)
+    result = -value * (1 if weight is None else weight) + beta * kl - bonus * one.get("entropy", 0.0)
     return [Line("Token's loss", "ℓ", formula, worked, plain(result), "before tokens are aggregated",
                  ("loss", "knob_beta"), "aggregation")]
 

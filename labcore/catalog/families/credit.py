@@ -25,7 +25,7 @@ VALUE = (
 )
 PASS_K = Knob(
     "pass_k", "k of pass@k", 2, "Completions of a prompt of which the best one counts. Higher: variety counts for "
-    "more. 1: the mean reward, as in GRPO. It must be below the group size.", "next batch", 1, 1024, (2, 8), "k",
+    "more. 1: the mean reward, as in GRPO. It must be below the group size.", "next batch", 1, 1024, (2, 8),
     group="advantage")
 TRACKER_HALF_LIFE = Knob(
     "tracker_half_life", "Half-life of the tracker", 8.0, "Updates of the policy after which earlier rewards of a "
@@ -196,7 +196,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("OpenRLHF", note="not divided by the group's mean: no equivalent of MaxRL", name="dr_grpo"),
         _swift("none", note="not divided by the group's mean: no equivalent of MaxRL"))),
     Advantage("best_over_rest", "lead of the group's best completion over the second best; 0 for all others",
-              r"\max_g R - \max_{j\ne i}R_j", "sequence", group=True, against="group",
+              r"\max_g R - \max_{j\ne i}R_j", "sequence", group=True, nonnegative=True, against="group",
               worked=lambda of: Worked("max(R − max of the others' R, 0)", "max({reward} − {rest:b}, 0)"),
               bias="Direction: it is the gradient of the best reward of G completions (pass@G), not of the mean "
                    "reward.",
@@ -248,7 +248,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         _swift("none", note="zero-variance groups stay in the mean, so the gradient is smaller by their share"),
         There("OpenRLHF", note="zero-variance groups stay in the mean, so the gradient is smaller by their share",
               name="dr_grpo"))),
-    Advantage("one", "1: imitate", r"1", "sequence", constant=True,
+    Advantage("one", "1: imitate", r"1", "sequence", constant=True, nonnegative=True,
               worked=lambda of: Worked("1", ""),
               bias="Direction: it imitates the selected completions and never lowers bad ones; there is no baseline.",
               elsewhere=(

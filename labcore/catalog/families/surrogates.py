@@ -74,7 +74,7 @@ CLIP_DELTA = Knob(
     "bounded. 0: off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True, group="clip")
 RATIO_CAP = Knob(
     "ratio_cap", "Ratio cap", 5.0, "The largest weight that a token's ratio can give it. Higher: tokens that became "
-    "likelier count for more, with more noise. Lower: steadier.", "live", 0.0, 100.0, (1.0, 8.0), r"\varepsilon_{max}",
+    "likelier count for more, with more noise. Lower: steadier.", "live", 0.0, 100.0, (1.0, 20.0), r"\varepsilon_{max}",
     group="clip")
 GATES = (
     Knob("gate_positive", "Gate, positive advantages", 1.0, "How sharply the gate closes for tokens with positive "

@@ -103,6 +103,19 @@ MOVING_REFERENCE = (
          before=0.6),
 )
 
+DEMONSTRATIONS = (
+    Knob("sft_weight", "Weight of demonstrations", 0.0, "Share of the loss that imitates the right answer of each "
+         "prompt of the batch; the rest learns from rewards. Higher: learns faster what the answers show. Lower: "
+         "explores more. 0: off.", "next batch", 0.0, 1.0, (0.0, 0.5), r"\mu_S", "share", advanced=True, group="loss",
+         aliases="chord_mu_peak demonstrations expert", before=0.0),
+    Knob("sft_focus", "Weigh tokens by uncertainty", True, "On: a token of a demonstration counts p(1 − p), so tokens "
+         "that the policy is sure of, or finds nearly impossible, count for little. Off: all tokens count the same.",
+         "next batch", advanced=True, group="loss", aliases="chord_enable_phi_function", before=True),
+    Knob("sft_decay_steps", "Demonstrations fade over", 0, "Steps over which the weight of demonstrations falls to 0. "
+         "Higher: imitates for longer. Lower: changes to rewards sooner. 0: the weight stays.", "next batch", 0,
+         1_000_000, (0, 1000), unit="steps", advanced=True, group="loss", aliases="chord_mu_decay_steps", before=0),
+)
+
 ONLINE = (
     Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
          "move, and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat",
@@ -212,6 +225,7 @@ ONLINE = (
     Knob("stop_gold_fall", "Stop when gold falls by", 0.0, "The run ends once gold, over four steps, is this "
          "much below its best: the policy exploits its proxy. Higher: waits longer. Lower: ends sooner, at times by "
          "chance. 0: off.", "next batch", 0.0, 1e6, (0.0, 0.3), unit="reward", advanced=True, group="evaluation"),
+    *DEMONSTRATIONS,
     DTYPE, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, SFT_TARGET, SFT_STEPS,
 )
 

@@ -115,4 +115,16 @@ ROWS = (
         paper="Zhai et al. 2026, arXiv:2602.05630", without=(*CLIP, "normalisation"),
         defaults={"surrogate": "classifier", "advantage": "group_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "entropy", "ratio")),
+    row("chord", "CHORD", "online",
+        summary="GRPO and SFT at once: a share of the loss imitates the right answer of each prompt, most at tokens of "
+                "which the policy is unsure.",
+        latex=r"\begin{gathered}L = (1-\mu_S)\,\frac1B\sum_i\frac1{T_i}\sum_t\Big[-\min\big(\rho_t\hat A_i,\ "
+              r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) - c_H H_t\Big] - "
+              r"\mu_S\,\overline{\varphi_t\log\pi_\theta(y^*_t)}\\ \varphi_t = \operatorname{sg}\big(p_t(1-p_t)\big),"
+              r"\quad p_t = \pi_\theta(y^*_t),\quad " + _GRPO + r"\end{gathered}",
+        watch="The loss of the demonstrations, and zero-variance groups: prompts that are never solved have a gradient "
+              "all the same. The paper takes demonstrations from a stronger model; here they are the task's answers.",
+        paper="Zhang et al. 2025, arXiv:2508.11408", plain=("sft_weight",),
+        defaults={"sft_weight": 0.1, "kl_placement": "off"},
+        models=("policy", "reference"), panels=online_panels("reward", "demonstration_loss", "zero_variance")),
 )

@@ -43,7 +43,10 @@ def _online(values: Mapping[str, Value]) -> list[str]:
     surrogate, *letters = _surrogate(values)
     kl = rf" + \beta\,{_estimate(values)}" if values["kl_placement"] == "loss" else ""
     mask = r"m_t\," if _weights(values)[0] else ""
-    loss = rf"L = {aggregation}\Big[-{mask}{surrogate}{kl} - c_H H_t\Big]"
+    rest = r"(1-\mu_S)\," if values.get("sft_weight") else ""
+    imitated = (r" - \mu_S\,\overline{" + (r"\varphi_t\," if values["sft_focus"] else "") + r"\log\pi_\theta(y^*_t)}"
+                if rest else "")
+    loss = rf"L = {rest}{aggregation}\Big[-{mask}{surrogate}{kl} - c_H H_t\Big]{imitated}"
     advantage = choices.ADVANTAGE[str(values["advantage"])]
     means, whence = _JOIN.join([*_advantage(values), *letters]), _JOIN.join([*_reward(values), *_taken(values)])
     below = [_JOIN.join([means, whence])] if len(means + whence) < _SHORT else [means, whence]

@@ -21,7 +21,7 @@ PARTS: Mapping[str, Value] = {
     "overlong_filter": False, "whiten_rewards": False, "advantage": "", "normalisation": "none",
     "whiten_advantages": False, "ratio": "none", "surrogate": "", "top_entropy_share": 1.0, "off_policy_threshold": 0.0,
     "importance_cap": 0.0, "importance_mode": "token_truncate", "recompute_logprobs": False, "kl_estimator": "",
-    "kl_placement": "off", "adaptive_kl_target": 0.0, "entropy_target": 0.0, "aggregation": "",
+    "kl_placement": "off", "adaptive_kl_target": 0.0, "entropy_target": 0.0, "aggregation": "", "sft_weight": 0.0,
     "pairs": "", "preference_loss": "", "second_loss": choices.NO_LOSS, "third_loss": choices.NO_LOSS,
     "divergence": "", "ld_alpha": 1.0,
     "pair_weighting": False,

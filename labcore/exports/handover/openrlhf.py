@@ -159,6 +159,8 @@ _ONLINE: Rules = {
         lambda plan, value: {"--train.async_enable": ON, "--train.async_queue_size": value},
         "its queue holds at most so many batches, so they may also be younger"), "vLLM's dtype"),
     **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),
+    "sft_weight": switch(missing("OpenRLHF mixes no demonstrations into RL: ms-swift does (CHORD)"), 0.0),
+    "sft_focus": built_in(), "sft_decay_steps": built_in(),
     "entropy_target": switch(missing("OpenRLHF's entropy bonus is constant"), 0.0), "entropy_step": built_in(),
     "adaptive_kl_horizon": lambda plan, value: Line("", value, {"--algo.kl.horizon": int(value)} if plan[
         "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),

@@ -151,6 +151,8 @@ _NO_SHAPE = "write it into score() below"
 _ONLINE: Rules = {
     "adaptive_kl_target": switch(missing(_STAYS), 0.0), "adaptive_kl_horizon": lambda plan, value: Line(
         "", value, {}, built_in=not plan["adaptive_kl_target"], note=_STAYS if plan["adaptive_kl_target"] else ""),
+    "sft_weight": switch(missing("TRL mixes no demonstrations into RL: ms-swift does (CHORD)"), 0.0),
+    "sft_focus": built_in(), "sft_decay_steps": built_in(),
     "entropy_target": switch(missing("TRL's entropy bonus is constant"), 0.0), "entropy_step": built_in(),
     "reference_every": switch(given(lambda plan, value: {"sync_ref_model": True, "ref_model_sync_steps": value}), 0),
     "reference_mixup": lambda plan, value: (to("ref_model_mixup_alpha") if plan["reference_every"] else built_in())(

@@ -160,6 +160,8 @@ _ONLINE: Rules = {
     "adaptive_kl_target": switch(given(lambda plan, value: {
         "algorithm.kl_ctrl.type": "adaptive", "algorithm.kl_ctrl.target_kl": value}, lambda plan, value:
         "" if plan["kl_placement"] == "reward" else "it moves the KL in the reward only"), 0.0),
+    "sft_weight": switch(missing("verl mixes no demonstrations into RL: ms-swift does (CHORD)"), 0.0),
+    "sft_focus": built_in(), "sft_decay_steps": built_in(),
     "entropy_target": switch(missing("verl's entropy bonus is constant"), 0.0), "entropy_step": built_in(),
     "adaptive_kl_horizon": lambda plan, value: Line("", value, {"algorithm.kl_ctrl.horizon": value} if plan[
         "adaptive_kl_target"] else {}, built_in=not plan["adaptive_kl_target"]),

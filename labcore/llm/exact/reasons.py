@@ -28,6 +28,8 @@ def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
     found += _of_teacher(knobs) if advantage.teacher else []
     if knobs.get("normalisation", "none") != "none":
         found.append("Direction: advantages are whitened over the batch that they come from.")
+    if float(knobs.get("sft_weight", 0)):
+        found.append("Direction: demonstrations are imitated, whatever they earn.")
     found += [_aggregated(knobs, ratio), *_of_kl(knobs, ratio), *_of_ratio(knobs), *_of_sampling(knobs)]
     return [reason for reason in found if reason]
 

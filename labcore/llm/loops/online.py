@@ -21,6 +21,7 @@ from torch import Tensor
 from labcore.catalog import choices
 from labcore.catalog.conditions import off_policy
 from labcore.llm import early_stopping, objective
+from labcore.llm.demonstrations import imitate
 from labcore.llm.entropy_control import follow_entropy
 from labcore.llm.generation import policy_logprobs_and_entropy
 from labcore.llm.group_queue import collect
@@ -133,7 +134,8 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
     the one that sampled (`fresh`) the log-probs of this very pass are the old ones, so that its ratios are exactly 1.
     """
     knobs, totals, met = session.in_force, totals_of(session, rollout), met or Met()
-    losses, value_losses, ratios = [], [], []
+    losses, value_losses, ratios, imitated = [], [], [], 0.0
+    answered = 0 if rollout.demonstration_mask is None else int(rollout.demonstration_mask.sum())
     met.clear()  # of an attempt for which memory was short
     rollout = singled_out(session, rollout, fresh)
     for prompts, rows in micro_batches(session.policy, rollout.prompts, rollout.ids, session.room):
@@ -147,6 +149,8 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
         loss.backward()
         losses.append(loss.detach())
         ratios.append(ratio.detach())
+        if answered:
+            imitated += imitate(session, part, answered)
         if session.critic is not None:
             value_losses.append(_critic_backward(session, part, totals))
     if fresh:
@@ -154,6 +158,7 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
     measured = objective.measures(knobs, rollout, met.logprobs, torch.cat(ratios), met.entropy, totals.entropy_floor)
     measured["loss"] = sum(torch.stack(losses).tolist())  # read only now: each look would wait for a GPU
     measured |= met.of_teacher(rollout.counted)
+    measured |= {"demonstration_loss": imitated / answered, "sft_weight": knobs["sft_weight"]} if answered else {}
     return measured if session.critic is None else measured | _of_critic(rollout, value_losses)
 
 

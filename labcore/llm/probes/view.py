@@ -23,7 +23,7 @@ from labcore.llm.evaluation import signal_first
 from labcore.llm.experience import Sampled
 from labcore.llm.generation import Generated, policy_logprobs_and_entropy
 from labcore.llm.networks import TEACHER, learnt
-from labcore.llm.objective import cut, kl_of, ratio_of
+from labcore.llm.objective import cut, kl_of, multiplied, ratio_of, token_weights
 from labcore.llm.probes import step_scores
 from labcore.llm.probes.budget import BY_SCHEDULE, LINE, SAMPLES
 from labcore.llm.probes.token_records import StepTokens
@@ -216,7 +216,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
         columns["rewards"] = rewards_of_tokens(knobs, part)
     columns |= {name: values for name, values in (("values", part.old_values), ("returns", part.returns),
                                                   ("sampler_logprobs", part.sampler_logprobs)) if values is not None}
-    columns |= _pulls(knobs, tensors)
+    columns |= _pulls(knobs, tensors) | _weight(knobs, part, tensors)
     lists = {name: _listed(values) for name, values in columns.items()}
     lists["cut"] = sides(cut(knobs, tensors), logprobs)
     met, earned = _met(knobs, part, tokens, rows), total_rewards(knobs, part).double().cpu().tolist()
@@ -259,11 +259,21 @@ def _pulls(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Te
     return pulls | {"kl_estimate": kl_of(knobs, tensors).clamp(-LARGEST, LARGEST)}
 
 
+def _weight(knobs: Mapping[str, Any], part: Rollout, tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weight that the surrogate of each token is multiplied by, where the run weighs tokens by all but their
+    entropy: for that the whole update would be asked."""
+    if knobs["top_entropy_share"] != 1:
+        return {}
+    found = multiplied(knobs, token_weights(knobs, part, {**tensors, "entropy_floor": None}))
+    return {"weight": torch.stack(found).prod(0)} if found else {}
+
+
 def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None, rows: list[int]) -> dict[str, Any]:
     """The numbers of the updates at `part`, these rows of the batch, as lists.
 
     `gap`: the trainer's log-prob less the sampler's, before any update; `logprobs`, `entropy`, `own_ratio`, `cut`,
-    `_pulls` and `share` (of the sum of ‖∂L/∂logits‖ over that update's tokens) as the last update of each row had them.
+    `_pulls`, `_weight` and `share` (of the sum of ‖∂L/∂logits‖ over that update's tokens) as the last update of each
+    row had them.
     """
     if tokens is None or tokens.logprobs is None:
         return {}
@@ -273,7 +283,8 @@ def _met(knobs: Mapping[str, Any], part: Rollout, tokens: StepTokens | None, row
     tensors = _tensors(knobs, part, logprobs)
     taken = {name: values[rows] for name, values in (("gap", tokens.gap), ("entropy", tokens.entropy),
                                                      ("share", tokens.shares)) if values is not None}
-    columns = {**taken, "logprobs": logprobs, "own_ratio": tensors["ratio"], **_pulls(knobs, tensors)}
+    columns = {**taken, "logprobs": logprobs, "own_ratio": tensors["ratio"], **_pulls(knobs, tensors),
+               **_weight(knobs, part, tensors)}
     lists = {name: _listed(values, DIGITS.get(name, 5)) for name, values in columns.items()}
     return lists | {"cut": sides(cut(knobs, tensors), logprobs)}
 

@@ -19,9 +19,11 @@ from labcore.maths.masked import centred
 from labcore.tasks.task import Problem, Score
 from tests.llm.tools import records, session, shake, weights
 
-# RAFT imitates the best of each group, also where all are equal, and GDPO has rewards of its own: they have a signal.
+# RAFT imitates the best of each group, also where all are equal, CHORD the right answers, and GDPO has rewards of its
+# own: they have a signal.
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"
-          and row.knob("advantage").default not in ("one", "parts_standardised")]
+          and row.knob("advantage").default not in ("one", "parts_standardised")
+          and not row.knob("sft_weight").default]
 LORA = {"lora_rank": 2, "lora_alpha": 4}
 
 

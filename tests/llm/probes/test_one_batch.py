@@ -98,7 +98,7 @@ def test_each_gradient_is_the_one_that_training_would_step_along(batch, key, off
 def test_token_gradients_are_the_gradient_s_first_half(batch, key):
     """g = Σ ∂L/∂log π_t ∇ log π_t: by the chain rule, with a forward pass of its own."""
     session, sampled = batch
-    spec = spec_for(session, ALGORITHMS[key], 0, SIZE)
+    spec = spec_for(session, ALGORITHMS[key], 0, {**SIZE, "sft_weight": 0.0})  # demonstrations have tokens of their own
     rollout = seen_by(as_of(session, spec), sampled)
     tools.shake(session.policy, seed=1, by=0.05)
     seen = inspect(session, spec, rollout, torch.zeros_like(rollout.old_logprobs))

@@ -266,3 +266,17 @@ def test_the_clip_along_gmpo_s_update_is_at_its_own_bounds():
     drawn = records(session("gmpo", steps=1), pictures=True)[0].line
     assert 1 - drawn["clip_low"] == pytest.approx(math.exp(-0.4))
     assert 1 + drawn["clip_high"] == pytest.approx(math.exp(0.4))
+
+
+def test_the_weight_of_a_token_is_that_of_its_update():
+    """IcePop masks and weighs by the trainer's probability over the sampler's; the entropy's share is not in it."""
+    started = session("icepop", steps=1)
+    batch = collect(started)
+    rollout = credit(started.in_force, replace(batch.rollout, sampler_logprobs=batch.rollout.old_logprobs - torch.where(
+        batch.rollout.completion_mask.cumsum(1) == 1, 3.0, 0.1)))
+    shown = view.groups(started, batch.batch, rollout)["groups"]
+    for completion in (each for group in shown for each in group["completions"]):
+        later = len(completion["tokens"]) - 1
+        assert completion["weight"] == pytest.approx([0.0, *[math.exp(0.1)] * later], abs=1e-4)
+    started.knobs["top_entropy_share"] = 0.5
+    assert "weight" not in view.groups(started, batch.batch, rollout)["groups"][0]["completions"][0]
