@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import ctypes
 import gc
@@ -11,6 +12,9 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import streamlit as st
@@ -23,6 +27,7 @@ from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app import lab
+from app.page_list import PAGES
 from labcore.errors import LabError, quoted
 from labcore.watch.converting.receiving import token
 
@@ -161,12 +166,24 @@ def expired() -> int:
     return len(gone)
 
 
+def import_pages() -> None:
+    """Import the modules that the scripts of the pages import, before the first visitor waits for them."""
+    for page in PAGES:
+        for node in ast.parse((Path(__file__).parent / page.script).read_text("utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = import_module(node.module)
+                for name in (each.name for each in node.names):
+                    if not hasattr(module, name):
+                        import_module(f"{node.module}.{name}")
+
+
 @asynccontextmanager
 async def lifespan(_: st.App) -> AsyncIterator[None]:
     """The lab opens while the browser still starts, and closes with the server."""
     _close_in_time()
     opened = lab.warm_up()
     forgetting = asyncio.create_task(forget_closed_tabs())
+    Thread(target=import_pages, name="import pages", daemon=True).start()
     yield
     forgetting.cancel()
     if opened:  # it stays in the cache: a script that still goes would open another one

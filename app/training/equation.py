@@ -48,7 +48,8 @@ def _functions(module: str) -> dict[str, tuple[int, str]]:
     if not path.exists():
         return {}
     text = path.read_text(encoding="utf-8")
-    return {node.name: (node.lineno, ast.get_source_segment(text, node) or "")
+    lines = text.split("\n")
+    return {node.name: (node.lineno, "\n".join(lines[node.lineno - 1:node.end_lineno]))
             for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
 

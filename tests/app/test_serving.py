@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 from contextlib import suppress
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from starlette.applications import Starlette
@@ -19,6 +19,7 @@ from streamlit.runtime.memory_session_storage import MemorySessionStorage
 from streamlit.runtime.websocket_session_manager import WebsocketSessionManager
 
 from app import serving
+from app.page_list import PAGES
 from labcore.errors import LabError
 
 
@@ -120,3 +121,10 @@ def test_only_named_sites_may_show_the_lab_in_a_frame(monkeypatch):
     policy = found["Content-Security-Policy"]
     assert "X-Frame-Options" not in found
     assert "frame-ancestors 'self' https://huggingface.co https://*.example.org:8443" in policy
+
+
+def test_the_modules_of_all_pages_are_imported_with_the_server(monkeypatch):
+    asked = set()
+    monkeypatch.setattr(serving, "import_module", lambda name: asked.add(name) or ModuleType(name))
+    serving.import_pages()
+    assert {"app.training.frame", "app.llm.rail", "app.cost"} <= asked and len(asked) > len(PAGES)

@@ -7,11 +7,12 @@ by the model's family, and cannot tell the family of a folder.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from labcore.exports.handover import shell, trl
 from labcore.exports.handover.ms_swift_rules import OF_TRAINER, RULES, TOOL
-from labcore.exports.handover.plan import Line, Plan, lines, requirement
+from labcore.exports.handover.plan import UNKNOWN, Line, Plan, lines, missing, remarks, requirement
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, needs_pairs, packages, task_code
 from labcore.exports.handover.trl_pairs import LABELLED
 
@@ -19,17 +20,21 @@ VERSION = "4.6.0"
 
 
 def kind(plan: Plan) -> str:
-    """The algorithm that `swift rlhf` is asked for, or "sft"."""
-    return OF_TRAINER[trl.trainer(plan)]
+    """The algorithm that `swift rlhf` is asked for, or "sft"; empty where ms-swift has nothing like the run's."""
+    return OF_TRAINER.get(trl.trainer(plan), "")
 
 
 def mapped(plan: Plan) -> list[Line]:
-    """The arguments of each knob of the run in ms-swift."""
-    return lines(plan, RULES[kind(plan)], TOOL)
+    """The arguments of each knob of the run in ms-swift. A knob without a rule has no equivalent."""
+    found = lines(plan, RULES[kind(plan)] if kind(plan) else dict.fromkeys(plan.spec.knobs, missing(
+        "no equivalent: ms-swift has no such trainer")), TOOL)
+    return [replace(line, note=f"no equivalent in {TOOL}") if line.note == UNKNOWN.note else line for line in found]
 
 
 def settings(plan: Plan) -> dict[str, Any]:
     """Arguments and their values: the run's knobs, then what the lab does without a knob."""
+    if not kind(plan):
+        return {}
     steps = plan.steps * plan.passes * plan.parts
     found: dict[str, Any] = {"model": "$MODEL", "model_type": "any_model", "use_hf": True, "torch_dtype": "float32",
                              "fp16": False, "external_plugins": "task.py", "dataset": "train.jsonl",
@@ -58,8 +63,10 @@ _SAID = {"model_type": "registered in task.py: the texts as they are", "fp16": "
 
 
 def script(plan: Plan) -> str:
-    """The whole script."""
+    """The whole script; a few comments where ms-swift has nothing like the run's algorithm."""
     found = mapped(plan)
+    if not kind(plan):
+        return f"{_NOTHING.format(label=plan.spec.row.label)}#\n{remarks(found, TOOL)}\n"
     needs = requirement(TOOL, VERSION) + packages(plan)
     needs += " bitsandbytes" * (plan["optimizer"] == "adamw_8bit") + " vllm" * (plan.get("rollouts") == "vllm")
     command = "sft" if plan.loop == "sft" else "rlhf"
@@ -90,6 +97,9 @@ def _main(plan: Plan) -> str:
         _PLUGIN.replace("BOS", str(not plan.chat)), _REWARD if plan.loop == "online" else ""])
 
 
+_NOTHING = f'''# ms-swift {VERSION} has no trainer for {{label}}, so there is nothing to start here: take the script for
+# another tool.
+'''
 _CHAT = '''
 
 def written(prompt: str | list[dict[str, str]]) -> str:

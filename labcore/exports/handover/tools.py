@@ -32,7 +32,7 @@ TOOLS: dict[str, Tool] = {tool.key: tool for tool in (
     Tool("trl", "TRL", trl.VERSION, "python", "py", trl.script, trl.mapped),
     Tool("verl", "verl", verl.VERSION, "bash", "sh", verl.script, verl.mapped),
     Tool("openrlhf", "OpenRLHF", openrlhf.VERSION, "bash", "sh", openrlhf.script, openrlhf.mapped),
-    Tool(ms_swift.TOOL, "ms-swift", ms_swift.VERSION, "bash", "sh", ms_swift.script, ms_swift.mapped),
+    Tool("ms-swift", "ms-swift", ms_swift.VERSION, "bash", "sh", ms_swift.script, ms_swift.mapped),
 )}
 
 

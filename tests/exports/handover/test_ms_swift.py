@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from labcore.exports.handover import ms_swift
+from labcore.exports.handover import ms_swift, trl
+from labcore.exports.handover.ms_swift_rules import RULES
 from labcore.exports.handover.plan import Plan
 from tests.exports.handover.conftest import ENGINE, plan, switched
 from tests.exports.handover.test_plan_settings import mixed
@@ -48,7 +49,7 @@ def lines(each: Plan) -> dict[str, Any]:
 
 def test_every_argument_exists_in_that_version_and_takes_its_value(plans):
     assert ARGUMENTS["version"] == ms_swift.VERSION
-    for each in plans:
+    for each in filter(ms_swift.kind, plans):
         settings = ms_swift.settings(each)
         known = parser("sft" if each.loop == "sft" else "rlhf")
         words = [word.strip("'\"") for key, value in settings.items() for word in ms_swift.words(key, value).split()
@@ -161,6 +162,15 @@ def test_losses_of_pairs(loss, second, wanted):
 def test_a_loss_of_another_trainer_is_not_added_to_dpo():
     line = lines(mixed("dpo", second_loss="orpo"))["second_loss"]
     assert line.unsupported and ms_swift.settings(mixed("dpo", second_loss="orpo"))["loss_type"] == ["sigmoid"]
+
+
+def test_an_algorithm_or_a_knob_without_a_rule_has_no_equivalent_in_words(monkeypatch):
+    monkeypatch.delitem(RULES["sft"], "max_grad_norm")
+    assert lines(plan("sft"))["max_grad_norm"].note == "no equivalent in ms-swift"
+    monkeypatch.setattr(trl, "trainer", lambda plan: "AnotherTrainer")
+    script = ms_swift.script(plan("sft"))
+    assert all(line.startswith("#") for line in script.splitlines()) and "no trainer for SFT" in script
+    assert not ms_swift.settings(plan("sft")) and "learning_rate=" in script
 
 
 def test_the_engines_switches():

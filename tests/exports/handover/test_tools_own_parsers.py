@@ -191,6 +191,8 @@ def test_ms_swift_takes_its_arguments(files, checkpoint, tmp_path, monkeypatch):
     classes = import_module("swift.arguments")
     for algorithm, task in ONE_TASK.items():
         each = switched(plan(algorithm, task, files, steps=2), pair_prompts=2, letters=2)
+        if not ms_swift.kind(each):
+            continue
         folder = tmp_path / algorithm
         folder.mkdir()
         monkeypatch.chdir(folder)

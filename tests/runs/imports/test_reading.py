@@ -41,7 +41,8 @@ def test_a_log_history_of_trl():
 
 def test_the_log_of_ms_swift():
     """Its last line repeats all others, and is no row."""
-    content = (Path(__file__).parents[2] / "watch" / "following" / "recorded" / "ms-swift" / "logging.jsonl").read_bytes()
+    recorded = Path(__file__).parents[2] / "watch" / "following" / "recorded"
+    content = (recorded / "ms-swift" / "logging.jsonl").read_bytes()
     run = only(content, "logging.jsonl")
     assert [row.step for row in rows(run)] == [1, 2, 3, 4] and run.mapped["entropy"] == "entropy/mean"
     assert rows(run)[0].metrics | {"reward": 0.875, "reward/Score": 0.875, "updates": 1.0} == rows(run)[0].metrics
