@@ -168,7 +168,7 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
     else:  # the old log-probs are of other weights than the policy's, also where the policy is the reference
         reference = token_logprobs(session, session.reference, prompts, completions)
     answers, answer_mask = demonstrations(session, sampled.problems)
-    taught = asked(session, prompts, completions) if TEACHER in session.models else (None, None)
+    taught = _taught(session, prompts, completions)
     parts = sampled.rewards.weights
     rollout = Rollout(
         prompts, completions.ids, completions.mask, completions.truncated, sampled.shaped, old,
@@ -203,8 +203,10 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     shaped = _shaped(session, sampled.rewards, sampled.completions)
     greedy = _greedy_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
     answers, answer_mask = demonstrations(session, sampled.problems)
+    taught = _taught(session, sampled.prompts, sampled.completions)
     return _selected(session, sampled, replace(batch.rollout, shaped=shaped, greedy_rewards=greedy,
                                                demonstrations=answers, demonstration_mask=answer_mask,
+                                               teacher_logprobs=taught[0], teacher_likeliest=taught[1],
                                                square_sums=_square_sums(session, sampled),
                                                prompt_values=_prompt_values(session, sampled)))
 
@@ -219,6 +221,11 @@ def _square_sums(session: LlmSession, sampled: Sampled) -> Tensor | None:
     """The sums of squared probabilities, where the advantage asks for them. (B, T)"""
     asked = choices.ADVANTAGE[session.knobs["advantage"]].squares
     return token_square_sums(session, sampled.prompts, sampled.completions) if asked else None
+
+
+def _taught(session: LlmSession, prompts: Prompts, completions: Completions) -> tuple[Tensor | None, Tensor | None]:
+    """What the teacher says of each token (`teacher.asked`), where the session has one."""
+    return asked(session, prompts, completions) if TEACHER in session.models else (None, None)
 
 
 def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollout:
