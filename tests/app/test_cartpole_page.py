@@ -69,6 +69,27 @@ def test_run_untouched_is_ppo_on_cartpole(page, lab):
     assert (run.spec.kind, run.spec.algorithm, run.spec.task) == ("cartpole", "ppo", "CartPole-v1")
 
 
+def test_a_method_of_a_few_actions_is_not_ready_for_continuous_ones(page):
+    test = page("cartpole", task="Pendulum-v1", algorithm="dqn")
+    assert "Pendulum-v1 has continuous actions, and this method compares the values of a few" in html(test)
+    assert test.button(key="do:Run").disabled
+
+
+def test_the_arguments_of_a_world_are_a_form(page, lab):
+    """One at its default is left out; a wrong one is said where the run's state is."""
+    test = page("cartpole", task="FrozenLake-v1")
+    next(each for each in test.toggle if each.label == "is_slippery").set_value(False)
+    ran(test)
+    next(each for each in test.text_input if each.label == "map_name").set_value("9x9")
+    ran(test)
+    assert "FrozenLake-v1 cannot be made with is_slippery=false map_name=9x9" in html(test)
+    next(each for each in test.text_input if each.label == "map_name").set_value("8x8")
+    ran(test)
+    test.button(key="do:Run").click()
+    ran(test)
+    assert lab.store.runs()[0].spec.knobs["env_args"] == "is_slippery=false map_name=8x8"
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("task", ["CartPole-v1", "FrozenLake-v1"])
 def test_each_method_has_a_form_and_a_picture(page, lab, algorithm, task):
@@ -80,8 +101,8 @@ def test_each_method_has_a_form_and_a_picture(page, lab, algorithm, task):
 
 
 @pytest.mark.parametrize("task, said", [
-    ("NoSuch-v0", "no environment"), ("CartPole-v7", "CartPole-v1"), ("Pendulum-v1", "continuous actions"),
-    ("LunarLander-v3", "needs a package"), ("Blackjack-v1", "observes a Tuple")])
+    ("NoSuch-v0", "no environment"), ("CartPole-v7", "CartPole-v1"), ("os:Evil-v0", "does not import the module"),
+    ("LunarLander-v3", "needs a package")])
 def test_a_world_that_cannot_be_used_is_said_and_cannot_be_run(page, task, said):
     test = page("cartpole", task=task)
     assert said in html(test) and said in test.warning[0].value
