@@ -11,6 +11,7 @@ from app import charts, theme
 from app.cartpole import figures, policy_figures
 from app.cartpole.picture import film
 from app.components.figure_chart import figure_chart
+from app.components.world_player import episodes
 from app.surrogate import explorer
 from app.training import files
 from app.training.feed import Feed
@@ -159,6 +160,11 @@ def _has(panel: str) -> Callable[[RunRow], bool]:
     return lambda run: panel in run.spec.row.panels
 
 
-TABS = {"Policy": (policy, lambda run: True), "Surrogate": (surrogate, _has("surrogate_clip")),
+def _numbers(run: RunRow) -> bool:
+    """False for worlds of states: the player shows their whole map."""
+    return episodes.world_of(run.spec.task).grid is None
+
+
+TABS = {"Policy": (policy, _numbers), "Surrogate": (surrogate, _has("surrogate_clip")),
         "Value": (value, _has("explained_variance")),
         "Variance": (variance, _has("gradient_variance"))}

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.cartpole import picture
+from app.cartpole import picture, policy_figures
 from app.components.world_player import episodes
 from app.status import STATES
 from app.training.feed import Feed
@@ -88,6 +88,28 @@ def test_the_arguments_of_a_world_are_a_form(page, lab):
     test.button(key="do:Run").click()
     ran(test)
     assert lab.store.runs()[0].spec.knobs["env_args"] == "is_slippery=false map_name=8x8"
+
+
+def test_the_policy_of_a_continuous_world_is_drawn_on_a_plane_and_over_time(page, lab):
+    run_id = lab.store.create(make(kind="cartpole", algorithm_key="ppo", task_key="Pendulum-v1", steps=1), mine=True)
+    lab.store.set_state(run_id, "running")
+    lab.store.append(run_id, Record(1, 0, {"eval_return": -900.0, "episodes": 0.0}, 100), 0.5)
+    grid = [[0.5, -1.0], [1.0, 2.0]]
+    drawn = {"names": ["angle", "speed"], "axes": [[-3.0, 3.0], [-8.0, 8.0]], "rest": "Nothing else.", "action": grid,
+             "value": grid, "path": [[0.1, 0.2], [9.0, 0.0]], "bounds": [-2.0, 2.0], "actions": 1}
+    shown = {"returns": [-900.0], "path": [[1.0, 0.1, 0.2]] * 2, "rewards": [-900.0], "truncated": True,
+             "actions": [[0.4]], "stds": [[0.25]]}
+    write(run_id, "samples", {"step": 1, "best": {"step": 1, "return": -900.0}, "episodes": [], "evaluation": shown,
+                              "map": drawn})
+    lab.store.set_state(run_id, "finished")
+    captions = said(page("cartpole", run=run_id), "Policy")
+    assert "The dots are the observations of the first evaluation episode" in captions and "Nothing else." in captions
+    assert "σ = 0.25" in captions
+    figure = policy_figures.action_map(drawn)
+    assert (figure.data[0].zmin, figure.data[0].zmax) == (-2, 2)
+    assert list(figure.data[1].x) == [0.1]  # the other place lies beyond the plane
+    band = policy_figures.actions_figure([[0.4], [0.5]], [[0.25], [0.25]], [-2.0, 2.0]).data[0]
+    assert list(band.y) == pytest.approx([0.65, 0.75, 0.25, 0.15])
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
