@@ -23,8 +23,8 @@ CLIPPED = "Where the unclipped surrogate rises and the clipped one bends down, t
 TRUSTED = "The method maximises the unclipped surrogate within the KL bound; the others are PPO’s, for comparison."
 PENALISED = ("The method maximises the unclipped surrogate − β KL; the clipped one is PPO’s other objective, for "
              "comparison.")
-BEFORE = ("An earlier version of the lab wrote this file, without the policy's plane. Choose a later step or start a new "
-          "run.")
+BEFORE = ("An earlier version of the lab wrote this file, without the policy's plane. Choose a later step or start a "
+          "new run.")
 NO_PLANE = ("This world observes more numbers than a plane can show, and its actions are not continuous. The player "
             "above shows what the policy does.")
 UNCLIPPED = "The KL-penalised objective has no clip. A nat of KL to the old policy costs β at any ratio."
