@@ -11,6 +11,7 @@ from app import charts, theme
 from app.cartpole import figures, policy_figures
 from app.cartpole.picture import film
 from app.components.figure_chart import figure_chart
+from app.components.world_player import episodes
 from app.surrogate import explorer
 from app.training import files
 from app.training.feed import Feed
@@ -22,6 +23,8 @@ CLIPPED = "Where the unclipped surrogate rises and the clipped one bends down, t
 TRUSTED = "The method maximises the unclipped surrogate within the KL bound; the others are PPO’s, for comparison."
 PENALISED = ("The method maximises the unclipped surrogate − β KL; the clipped one is PPO’s other objective, for "
              "comparison.")
+BEFORE = ("An earlier version of the lab wrote this file, without the policy's plane. Choose a later step or start a "
+          "new run.")
 NO_PLANE = ("This world observes more numbers than a plane can show, and its actions are not continuous. The player "
             "above shows what the policy does.")
 UNCLIPPED = "The KL-penalised objective has no clip. A nat of KL to the old policy costs β at any ratio."
@@ -49,7 +52,7 @@ def policy(run: RunRow, feed: Feed, step: int) -> None:
                      alt="The mean action and its standard deviation at every step of an episode")
         st.caption(policy_figures.spread_words(shown["actions"], shown["stds"]))
     if not found and not shown.get("actions"):
-        st.caption(NO_PLANE)
+        st.caption(NO_PLANE if "map" in samples else BEFORE)
 
 
 def surrogate(run: RunRow, feed: Feed, step: int) -> None:
@@ -159,6 +162,11 @@ def _has(panel: str) -> Callable[[RunRow], bool]:
     return lambda run: panel in run.spec.row.panels
 
 
-TABS = {"Policy": (policy, lambda run: True), "Surrogate": (surrogate, _has("surrogate_clip")),
+def _numbers(run: RunRow) -> bool:
+    """False for worlds of states: the player shows their whole map."""
+    return episodes.world_of(run.spec.task).grid is None
+
+
+TABS = {"Policy": (policy, _numbers), "Surrogate": (surrogate, _has("surrogate_clip")),
         "Value": (value, _has("explained_variance")),
         "Variance": (variance, _has("gradient_variance"))}

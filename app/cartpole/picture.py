@@ -33,7 +33,7 @@ def scene(task: str, arguments: str = "") -> None:
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
-def _random_episode(task: str, arguments: str, seed: int = 3) -> dict[str, Any]:
+def _random_episode(task: str, arguments: str = "", seed: int = 3) -> dict[str, Any]:
     """One episode of random actions, as an evaluation keeps it."""
     world = make_environments(task, 1, seed, arguments)
     rng = np.random.default_rng(seed)

@@ -341,7 +341,7 @@ QUESTIONS = (
              "teacher finds likely: train it on given answers first.",
              metrics=("teacher/reverse_kl", "teacher/forward_kl", "teacher/agreement"),
              knobs=("teacher", "teacher_discount", "jsd_beta", "on_policy_share", "answers")),
-    Question("own_environment", _RUNS, "How do I train in my own environment, or with continuous actions?",
+    Question("gymnasium", _RUNS, "How do I train in my own Gymnasium environment, or with continuous actions?",
              "Type the id of a Gymnasium environment into World on the page CartPole; its arguments appear below. An "
              "environment in a module of yours is started once on the command line: run --algorithm ppo --env "
              "module:MyEnv-v0. For continuous actions REINFORCE, A2C, TRPO and PPO learn a Gaussian: a mean that "

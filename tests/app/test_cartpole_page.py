@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.cartpole import picture
+from app.cartpole import picture, policy_figures
 from app.components.world_player import episodes
 from app.status import STATES
 from app.training.feed import Feed
@@ -69,6 +69,49 @@ def test_run_untouched_is_ppo_on_cartpole(page, lab):
     assert (run.spec.kind, run.spec.algorithm, run.spec.task) == ("cartpole", "ppo", "CartPole-v1")
 
 
+def test_a_method_of_a_few_actions_is_not_ready_for_continuous_ones(page):
+    test = page("cartpole", task="Pendulum-v1", algorithm="dqn")
+    assert "Pendulum-v1 has continuous actions, and this method compares the values of a few" in html(test)
+    assert test.button(key="do:Run").disabled
+
+
+def test_the_arguments_of_a_world_are_a_form(page, lab):
+    """One at its default is left out; a wrong one is said where the run's state is."""
+    test = page("cartpole", task="FrozenLake-v1")
+    next(each for each in test.toggle if each.label == "is_slippery").set_value(False)
+    ran(test)
+    next(each for each in test.text_input if each.label == "map_name").set_value("9x9")
+    ran(test)
+    assert "FrozenLake-v1 cannot be made with is_slippery=false map_name=9x9" in html(test)
+    next(each for each in test.text_input if each.label == "map_name").set_value("8x8")
+    ran(test)
+    test.button(key="do:Run").click()
+    ran(test)
+    assert lab.store.runs()[0].spec.knobs["env_args"] == "is_slippery=false map_name=8x8"
+
+
+def test_the_policy_of_a_continuous_world_is_drawn_on_a_plane_and_over_time(page, lab):
+    run_id = lab.store.create(make(kind="cartpole", algorithm_key="ppo", task_key="Pendulum-v1", steps=1), mine=True)
+    lab.store.set_state(run_id, "running")
+    lab.store.append(run_id, Record(1, 0, {"eval_return": -900.0, "episodes": 0.0}, 100), 0.5)
+    grid = [[0.5, -1.0], [1.0, 2.0]]
+    drawn = {"names": ["angle", "speed"], "axes": [[-3.0, 3.0], [-8.0, 8.0]], "rest": "Nothing else.", "action": grid,
+             "value": grid, "path": [[0.1, 0.2], [9.0, 0.0]], "bounds": [-2.0, 2.0], "actions": 1}
+    shown = {"returns": [-900.0], "path": [[1.0, 0.1, 0.2]] * 2, "rewards": [-900.0], "truncated": True,
+             "actions": [[0.4]], "stds": [[0.25]]}
+    write(run_id, "samples", {"step": 1, "best": {"step": 1, "return": -900.0}, "episodes": [], "evaluation": shown,
+                              "map": drawn})
+    lab.store.set_state(run_id, "finished")
+    captions = said(page("cartpole", run=run_id), "Policy")
+    assert "The dots are the observations of the first evaluation episode" in captions and "Nothing else." in captions
+    assert "σ = 0.25" in captions
+    figure = policy_figures.action_map(drawn)
+    assert (figure.data[0].zmin, figure.data[0].zmax) == (-2, 2)
+    assert list(figure.data[1].x) == [0.1]  # the other place lies beyond the plane
+    band = policy_figures.actions_figure([[0.4], [0.5]], [[0.25], [0.25]], [-2.0, 2.0]).data[0]
+    assert list(band.y) == pytest.approx([0.65, 0.75, 0.25, 0.15])
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("task", ["CartPole-v1", "FrozenLake-v1"])
 def test_each_method_has_a_form_and_a_picture(page, lab, algorithm, task):
@@ -80,8 +123,8 @@ def test_each_method_has_a_form_and_a_picture(page, lab, algorithm, task):
 
 
 @pytest.mark.parametrize("task, said", [
-    ("NoSuch-v0", "no environment"), ("CartPole-v7", "CartPole-v1"), ("Pendulum-v1", "continuous actions"),
-    ("LunarLander-v3", "needs a package"), ("Blackjack-v1", "observes a Tuple")])
+    ("NoSuch-v0", "no environment"), ("CartPole-v7", "CartPole-v1"), ("os:Evil-v0", "does not import the module"),
+    ("LunarLander-v3", "needs a package")])
 def test_a_world_that_cannot_be_used_is_said_and_cannot_be_run(page, task, said):
     test = page("cartpole", task=task)
     assert said in html(test) and said in test.warning[0].value

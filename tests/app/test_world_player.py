@@ -41,6 +41,25 @@ def test_each_world_of_the_table_has_a_picture_that_fits_what_it_observes(task):
         assert space.shape == (len(world.names),)
 
 
+def test_the_arguments_of_a_world_say_its_map():
+    """Another map than the id's own would be drawn wrong, or end the page where a state lies beyond it."""
+    assert episodes.world_of("FrozenLake-v1", "map_name=8x8").grid == episodes.world_of("FrozenLake8x8-v1").grid
+    own = episodes.world_of("FrozenLake-v1", "desc='[\"SFH\",\"FFG\"]'")
+    assert (own.grid["rows"], own.grid["columns"], own.grid["cells"][2]["look"]) == (2, 3, "hole")
+    assert episodes.world_of("FrozenLake-v1", "is_slippery=false") == episodes.world_of("FrozenLake-v1")
+    path = [[9], [63]]
+    data = episodes.payload("run", "FrozenLake-v1", samples(1, path, [1.0], truncated=False), samples(1, path, [1.0]),
+                            arguments="map_name=8x8")
+    assert data["grid"]["rows"] == 8 and data["episodes"][0]["ended"] == "goal reached"
+
+
+def test_continuous_actions_are_in_the_player():
+    path, actions = [[0.6, 0.8, 0.1]] * 2, [[0.5]]
+    data = episodes.payload("run", "Pendulum-v1", samples(1, path, [-1.0], actions=actions), samples(1, path, [-1.0]))
+    assert data["picture"] == "pendulum" and data["episodes"][0]["actions"] == actions
+    assert "actions" not in data["episodes"][1]
+
+
 def test_newest_and_best_with_their_step_and_return():
     path = [[0.0, 0.0, 0.0, 0.0], [0.1, 0.0, 0.3, 0.0]]
     both = samples(8, path, [1.0, 2.0], truncated=False), samples(4, path, [9.0])
@@ -96,9 +115,10 @@ def test_of_a_long_run_those_policies_play_that_are_kept(monkeypatch):
     drawn = []
     monkeypatch.setattr(picture, "take_episodes", lambda run, feed: None)
     monkeypatch.setattr(picture, "world_player", lambda data, key: drawn.append(data))
-    monkeypatch.setattr(picture.episodes, "payload", lambda run, task, newest, best, settled: (
+    monkeypatch.setattr(picture.episodes, "payload", lambda run, task, newest, best, settled, arguments: (
         newest["step"], best["step"], settled))
-    run = SimpleNamespace(id="a", state="running", spec=SimpleNamespace(task="CartPole-v1"))
+    spec = SimpleNamespace(task="CartPole-v1", knobs={"env_args": ""})
+    run = SimpleNamespace(id="a", state="running", spec=spec)
     found = feed({"eval_return": 5.0}, {"eval_return": 9.0}, {"eval_return": 8.0}, {"eval_return": 7.0})
     for there in ({1, 2, 3, 4}, {1, 3}, set()):
         monkeypatch.setattr(picture.files, "read", lambda run, kind, step, there=there: (

@@ -264,6 +264,7 @@ def test_an_environment_with_arguments_is_a_run_of_its_kind(capsys):
                  "is_slippery=False", "--steps", "1", "--set", "eval_episodes=1"]) == 0
     spec = Store().runs()[0].spec
     assert (spec.kind, spec.knobs["env_args"]) == ("cartpole", "is_slippery=false map_name=8x8")
+    capsys.readouterr()
     assert "has no argument 'slippery'" in refused(capsys, "run", "--algorithm", "ppo", "--env", "FrozenLake-v1",
                                                    "--env-arg", "slippery=1")
     assert "--env and --task cannot be given together" in refused(

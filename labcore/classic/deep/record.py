@@ -101,9 +101,7 @@ def record(session: DeepSession, metrics: Mapping[str, float], data: TrainingBat
 def _pictures(session: DeepSession, evaluation: Evaluation, data: TrainingBatch | None,
               clip: tuple[float, float] | None) -> dict[str, Any]:
     """The pictures of the policy as it is: an episode of it, the critic, the ratios and the clip."""
-    seen: dict[str, Any] = {"evaluation": evaluation.shown}
-    if drawn := policy_map(session, evaluation.path):
-        seen["map"] = drawn
+    seen: dict[str, Any] = {"evaluation": evaluation.shown, "map": policy_map(session, evaluation.path)}
     if data is not None:
         seen |= {"scatter": scatter(data), "ratios": ratios(session, data)}
         seen |= {"clip": list(clip), **clip_view(seen["ratios"], *clip)} if clip else {}

@@ -51,7 +51,7 @@ class Standardise(nn.Module):
 
     def see(self, observations: Tensor) -> None:
         """Count observations (N, D), for the next `take`."""
-        found = combined(*(moment.double() for moment in (self.mean, self.var, self.count)), observations.double())
+        found = combined(self.mean.double(), self.var.double(), self.count.double(), observations.double())
         for kept, moment in zip((self.mean, self.var, self.count), found, strict=True):
             kept.copy_(moment)
 
@@ -73,7 +73,8 @@ class RewardScale:
         found = np.empty_like(rewards, np.float32)
         for t, row in enumerate(rewards):
             self.returns = self.returns * gamma + row
-            self.moments = [float(moment) for moment in combined(*self.moments, self.returns)]
+            mean, var, count = self.moments
+            self.moments = [float(moment) for moment in combined(mean, var, count, self.returns)]
             found[t] = np.clip(row / np.sqrt(self.moments[1] + TINY), -MOST, MOST)
             self.returns = np.where(ended[t], 0.0, self.returns)
         return found

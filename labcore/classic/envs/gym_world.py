@@ -155,7 +155,7 @@ def _world(env: gym.Env, env_id: str, arguments: str) -> World:
     return World(env_id, size, len(low), low=low, high=high, **sizes)
 
 
-def _flat(space: spaces.Space, env_id: str) -> spaces.Box:
+def _flat(space: spaces.Space[Any], env_id: str) -> spaces.Box:
     """The space that `gymnasium.spaces.flatten` maps to, where it is one row of numbers."""
     try:
         flat = spaces.flatten_space(space) if space.is_np_flattenable else None
@@ -167,7 +167,7 @@ def _flat(space: spaces.Space, env_id: str) -> spaces.Box:
     return flat
 
 
-def _kind(space: spaces.Space) -> str:
+def _kind(space: spaces.Space[Any]) -> str:
     return "integer Box" if isinstance(space, spaces.Box) else type(space).__name__
 
 

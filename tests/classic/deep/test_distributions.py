@@ -10,10 +10,13 @@ from torch.distributions import Normal, kl_divergence
 
 from labcore.classic.deep.credit import TrainingBatch
 from labcore.classic.deep.distributions import Categorical, DiagGaussian
+from labcore.classic.deep.evaluation import play
 from labcore.classic.deep.networks import GaussianMLP, flat, parameters, put
 from labcore.classic.deep.rollout import collect
+from labcore.classic.deep.session import DeepSession
 from labcore.classic.deep.trpo import fisher_product, gain, step
 from labcore.errors import LabError
+from labcore.runs.spec.run_spec import make
 
 METHODS = ("ppo", "a2c", "trpo", "reinforce")
 
@@ -146,3 +149,18 @@ def test_the_standard_deviation_is_learnt(start):
     before = parameters(session.policy)[0]
     next(session.run())
     assert parameters(session.policy)[0] > before  # the entropy bonus raises log σ
+
+
+@pytest.mark.parametrize(("task", "method", "steps", "needed"), [
+    ("MountainCarContinuous-v0", "ppo", 8, 85.0),
+    pytest.param("Pendulum-v1", "ppo", 40, -260.0, marks=pytest.mark.long),
+    pytest.param("Pendulum-v1", "trpo", 60, -300.0, marks=pytest.mark.long)])
+def test_a_continuous_world_is_learnt(task, method, steps, needed):
+    """With its defaults; the car never reaches its goal before."""
+    session = DeepSession.start(make(kind="cartpole", algorithm_key=method, task_key=task, seed=2,
+                                     knobs={"eval_every": 10**9, "eval_episodes": 1}))
+    first = play(session.acting, task, 5, seed=12345).mean
+    for record in session.run():
+        if record.step == steps:
+            break
+    assert first < needed - 50 and play(session.acting, task, 10, seed=12345).mean > needed
