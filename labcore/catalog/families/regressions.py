@@ -23,8 +23,8 @@ REGRESSIONS = (
               bias="Scale: the gradient is multiplied by the temperature of the regression.",
               elsewhere=(There("verl", note="only in a fork of verl by its authors (loss_mode gvpo): no equivalent of "
                                "GVPO in verl itself"),
-                         There("OpenRLHF GRPOTrainer RLOOTrainer", note="it has no regression of log-ratios on "
-                               "rewards: no equivalent of GVPO")),
+                         There("OpenRLHF GRPOTrainer RLOOTrainer ms-swift", note="it has no regression of log-ratios "
+                               "on rewards: no equivalent of GVPO")),
               metric=Metric("surrogate/centred_regression", "Surrogate, centred regression", "reward²", "Minus half "
                             "the squared distance of centred log-ratios from centred rewards.", r"-L^{GVPO}",
                             "Rises towards 0 within a batch.")),
@@ -32,8 +32,8 @@ REGRESSIONS = (
               r"-\big(\beta_R\textstyle\sum_t\log\tfrac{\pi_\theta}{\pi_{ref}} - \hat A\big)^2", whole=True,
               summed=True, knobs=(REGRESSION_BETA,),
               bias="Direction: the squared distance also has the gradient of the KL to the reference.",
-              elsewhere=(There("verl OpenRLHF", note="it has no regression of log-ratios on rewards: no equivalent of "
-                               "A*-PO"),
+              elsewhere=(There("verl OpenRLHF ms-swift", note="it has no regression of log-ratios on rewards: no "
+                               "equivalent of A*-PO"),
                          There("GRPOTrainer RLOOTrainer", note="use TRL's experimental A2POTrainer, which this script "
                                "does not write"))),
     Surrogate("classifier", "classifier of right and wrong completions by their mean log-ratio",
@@ -45,6 +45,8 @@ REGRESSIONS = (
                    "already moved to that side.",
               elsewhere=(There("verl", note="only in a fork of verl by its authors (loss_type real): no equivalent of "
                                "REAL in verl itself"),
+                         There("ms-swift", {"loss_type": "real"}, aggregates="sequence_mean_token_mean", knobs={
+                             "classifier_temperature": "real_tau"}),
                          There("OpenRLHF GRPOTrainer RLOOTrainer", note="it has no classifier of completions: no "
                                "equivalent of REAL, which ms-swift has (loss_type real)")),
               metric=Metric("surrogate/classifier", "Surrogate, classifier", "nats", "Minus the loss of the classifier "

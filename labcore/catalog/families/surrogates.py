@@ -357,8 +357,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                              "cov_share": f"{_ACTOR}.policy_loss.clip_cov_ratio",
                              "cov_low": f"{_ACTOR}.policy_loss.clip_cov_lb",
                              "cov_high": f"{_ACTOR}.policy_loss.clip_cov_ub"}),
-                         There("OpenRLHF GRPOTrainer RLOOTrainer", note="it clips by the ratio alone: no equivalent of "
-                               "Clip-Cov")),
+                         There("OpenRLHF GRPOTrainer RLOOTrainer ms-swift", note="it clips by the ratio alone: no "
+                               "equivalent of Clip-Cov")),
               metric=Metric("surrogate/clip_cov", "Surrogate, Clip-Cov", "advantage", "Mean of the clipped term, 0 for "
                             "the tokens of high covariance that are held back.", r"L^{CLIPCOV}")),
     Surrogate("kl_cov", "ratio × advantage; the tokens of highest covariance are pulled back",
@@ -368,7 +368,8 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
               elsewhere=(There("verl", {_VERL_MODE: "kl_cov"}, knobs={
                              "cov_share": f"{_ACTOR}.policy_loss.kl_cov_ratio",
                              "cov_pull": f"{_ACTOR}.policy_loss.ppo_kl_coef"}),
-                         There("OpenRLHF", note="OpenRLHF clips: no equivalent of KL-Cov"), _ALWAYS),
+                         There("OpenRLHF", note="OpenRLHF clips: no equivalent of KL-Cov"),
+                         There("ms-swift", note="ms-swift clips: no equivalent of KL-Cov"), _ALWAYS),
               metric=Metric("surrogate/kl_cov", "Surrogate, KL-Cov", "advantage", "Mean of ratio × advantage, less the "
                             "pull on the tokens of highest covariance.", r"L^{KLCOV}")),
     *REGRESSIONS,

@@ -123,6 +123,10 @@ ONLINE: Rules = {
     "min_p": switch(to("min_p"), 0.0), "repetition_penalty": switch(to("repetition_penalty"), 1.0),
     "max_new_tokens": to("max_completion_length"),
     "entropy_coef": switch(missing("ms-swift has no entropy bonus"), 0.0),
+    "entropy_target": switch(missing("ms-swift has no entropy bonus"), 0.0), "entropy_step": built_in(),
+    "sft_weight": switch(missing("write the right answers into a file and give it as chord_sft_dataset, with "
+                                 "chord_mu_peak and chord_mu_valley"), 0.0),
+    "sft_focus": built_in("chord_enable_phi_function"), "sft_decay_steps": built_in("chord_mu_decay_steps"),
     "top_entropy_share": switch(to("top_entropy_quantile"), 1.0),
     "off_policy_threshold": switch(missing("ms-swift 4.6.0 stops with an error at off_policy_sequence_mask_delta"),
                                    0.0),
