@@ -272,7 +272,7 @@ def _process_rewards() -> Study:
                   decides=False),
          Contrast("Right answers: PRM, difference, and outcome − outcome",
                   {"PRM, difference, and outcome": 1.0, "Outcome": -1.0}, gold, low=0.0, decides=False)],
-        task="countdown", scorers=1, scorer="prm", scorer_steps=100, scorer_knobs={"eval_every": 50},
+        task="countdown", scorers=1, scorer="prm", scorer_steps=100, scorer_knobs={"eval_every": 25},
         winner="PRM, difference, and outcome")
 
 
