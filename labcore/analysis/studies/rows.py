@@ -254,12 +254,13 @@ def _process_rewards() -> Study:
     gold, fell = Measure("last", "exact_match", 4), Measure("change", "exact_match", 4)
     proxy, length = Measure("change", "reward", 4), Measure("last", "completions/mean_length", 4)
     return Study(
-        "process_rewards", "Process against outcome", "The sum of a process reward model's scores is exploited: it rises "
-        "while answers get longer and right ones disappear. Differences of the scores beside the outcome hold that back.",
+        "process_rewards", "Process against outcome", "The sum of a process reward model's scores is exploited: it "
+        "rises while answers get longer and right ones disappear. Differences of the scores beside the outcome hold "
+        "that back.",
         "Cheng et al. 2025, arXiv:2504.15275; Setlur et al. 2024, arXiv:2410.08146",
-        "A process reward model on countdown, with labels of the verifier of steps; then GRPO on the outcome, on the sum "
-        "of the model's scores, and on their differences with the outcome. The same 16 prompts × 4 completions a step, "
-        "14 steps, β 0.", settings,
+        "A process reward model on countdown, with labels of the verifier of steps; then GRPO on the outcome, on the "
+        "sum of the model's scores, and on their differences with the outcome. The same 16 prompts × 4 completions a "
+        "step, 14 steps, β 0.", settings,
         [Contrast("PRM, sum: change of the reward", {"PRM, sum": 1.0}, proxy, low=0.0),
          Contrast("PRM, sum: change of the right answers", {"PRM, sum": 1.0}, fell, high=0.0),
          Contrast("Length: PRM, sum − outcome", {"PRM, sum": 1.0, "Outcome": -1.0}, length, low=0.0),
