@@ -269,7 +269,7 @@ def _process_rewards() -> Study:
          Contrast("Right answers: PRM, difference, and outcome − outcome",
                   {"PRM, difference, and outcome": 1.0, "Outcome": -1.0}, gold, low=0.0, decides=False)],
         task="countdown", steps=14, scorers=1, scorer="prm", scorer_steps=100, scorer_knobs={"eval_every": 25},
-        winner="PRM, difference, and outcome")
+        winner="Outcome")
 
 
 STUDIES: dict[str, Study] = {study.key: study for study in (
