@@ -12,6 +12,7 @@ from labcore.runs.spec.run_spec import RunSpec, base_spec, default_threads, knob
 from labcore.runs.store.rows import RunRow
 
 SFT, REWARD_MODEL, RL = "sft", "reward_model", "rl"
+SOURCES = {"reward_model": "reward_model", "prm": "process_reward"}  # loop that trains one -> source of RL on it
 STARTS = ("ppo", "grpo", "rloo")  # what can be started against a reward model by one click
 PROMPTS = "prompts"  # the task of one's own prompts
 MOST = 3  # reward models of an ensemble that one click makes
@@ -30,8 +31,10 @@ class Chain:
 
 def stage(spec: RunSpec) -> str:
     """The stage of a run; "" for a run that is no stage, such as RL on the task's own score."""
-    if spec.row.loop in (SFT, REWARD_MODEL):
-        return spec.row.loop
+    if spec.row.loop in SOURCES:
+        return REWARD_MODEL
+    if spec.row.loop == SFT:
+        return SFT
     return RL if scorers(spec) else ""
 
 
@@ -68,8 +71,10 @@ def _base(spec: RunSpec, run: RunRow | None, model: RunRow | None, recent: Itera
 
 def ensemble(spec: RunSpec, recent: Iterable[RunRow]) -> list[str]:
     """The reward models of `spec`, then others of its task and model that have ended: at most MOST."""
+    source = spec.knobs.get("reward_source", SOURCES[REWARD_MODEL])
     others = [each.id for each in recent if stage(each.spec) == REWARD_MODEL and _alike(each.spec, spec)
-              and each.state == "finished"]
+              and each.state == "finished" and (SOURCES[each.spec.row.loop] == SOURCES["prm"]) == (
+                  source == SOURCES["prm"])]
     return list(dict.fromkeys((*scorers(spec), *others)))[:MOST]
 
 
@@ -97,7 +102,8 @@ def rl_spec(reward_model: RunRow, algorithm: str, prompts: Callable[[RunSpec], s
     starts from what the reward model was made of, since both must cut texts into the same tokens.
     """
     spec = reward_model.spec
-    rewards: dict[str, Value] = {"reward_source": "reward_model", "reward_model": reward_model.id}
+    rewards: dict[str, Value] = {"reward_source": SOURCES[spec.row.loop], "reward_model": reward_model.id}
+    rewards |= {key: spec.knobs[key] for key in ("step_separator",) if key in spec.knobs}
     if spec.kind_row.algorithms[algorithm].learns(spec.task_row):
         return _like(spec, algorithm, rewards)
     model = model_names.model_of_name(reward_model.id)

@@ -87,8 +87,9 @@ def scores_figure(steps: Mapping[str, Sequence[float]], kind: str) -> go.Figure:
                        y=[count if good else -count for count in counts], customdata=counts,
                        marker={"color": colour, "line": {"width": 0}},
                        hovertemplate=f"score %{{x:.2f}}<br>%{{customdata}} {name} steps<extra></extra>")
-        figure.add_annotation(x=0.02, y=1 if good else 0, xref="paper", yref="paper", xanchor="left",
-                              yanchor="top" if good else "bottom", text=f"labelled {name} {len(scores):,}",
+        figure.add_annotation(x=0.02 if good else 0.98, y=1 if good else 0, xref="paper", yref="paper",
+                              xanchor="left" if good else "right", yanchor="top" if good else "bottom",
+                              text=f"labelled {name} {len(scores):,}",
                               showarrow=False, font={"color": colour, "size": 13})
     figure.update_layout(barmode="relative")
     return finished(figure, kind, "score of the step", "steps", {"range": [0, 1]}, {"showticklabels": False})

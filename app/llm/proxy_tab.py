@@ -26,6 +26,7 @@ from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
 
 WORST_CASE = "worst_case_ensemble"
+OUTCOME = 1.0  # weight of the outcome beside rewards of steps
 STRONGER = 3  # times β, where it is not below what the task takes
 
 
@@ -84,7 +85,11 @@ def _cures(run: RunRow, best: Point) -> None:
         st.button("Stop when gold falls", key="cure:stop", icon=":material/flag:", on_click=forking.open_with_value,
                   args=(run.id, "stop_gold_fall", GOLD_FELL, start + 1),
                   help=f"Early stopping: the fork ends once gold is {GOLD_FELL:g} below its best")
-        if chain.scorers(run.spec):
+        if any(source.process for source in chosen(REWARD, run.spec.knobs)):
+            st.button(f"Fork with outcome × {OUTCOME:g}", key="cure:outcome", icon=":material/verified:",
+                      on_click=forking.open_with_value, args=(run.id, "outcome_weight", OUTCOME, start + 1),
+                      help="The verifier's reward is added at the end of each completion")
+        elif chain.scorers(run.spec):
             _other_rewards(run, start)
         else:
             st.button("Fork with the verifier", key="cure:reward", icon=":material/verified:",

@@ -31,7 +31,8 @@ from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title as title_of
 
 BACK = 100  # rows in which a number is looked for: evaluations come every so many steps
-KEYS = {SFT: ("exact_match", "loss"), REWARD_MODEL: ("eval_accuracy",), RL: ("reward", "reward/gold")}
+KEYS = {SFT: ("exact_match", "loss"), REWARD_MODEL: ("eval_accuracy", "eval_step_accuracy"),
+        RL: ("reward", "reward/gold")}
 SAID = {"reward": "proxy", "reward/gold": "gold"}  # what a number is called here, where not as everywhere
 LABEL = "label"  # what the button says that opens the labelling
 
@@ -156,7 +157,8 @@ def _origin(spec: RunSpec) -> str:
 def _without_model(found: Chain) -> dict[str, Any]:
     label = [[LABEL, "Label pairs"]]
     if found.reward_model:
-        return {"starts": label}
+        of_pairs = found.reward_model.spec.row.loop == REWARD_MODEL
+        return {"starts": label if of_pairs else []}
     return {"note": "scores from pairs", "starts": [[REWARD_MODEL, "Train"], *label]}
 
 

@@ -25,13 +25,15 @@ from tests.exports.handover.conftest import plan
 
 EVERY = [(family, choice) for family in choices.FAMILIES for choice in family]
 IDS = [f"{family.key}-{choice.key}" for family, choice in EVERY]
+NOT_MIXED = (choices.SFT_LOSS, choices.STEP_LABELS)  # choices of loops that have no mixes
 TIMES = 30
 
 
 def filled(family, choice) -> dict:
     """All knobs of a mix with this choice, and what it does not go without."""
     base = "dpo" if family in (choices.PREFERENCE_LOSS, choices.DIVERGENCE, choices.PAIRS) else "ppo"
-    return {knob.key: knob.default for knob in mixed.with_every_knob(base).knobs} | {family.key: choice.key}
+    scored = {"reward_source": "step_verifier"} if family is choices.STEP_REWARD else {}
+    return {knob.key: knob.default for knob in mixed.with_every_knob(base).knobs} | scored | {family.key: choice.key}
 
 
 def tokens(luck: random.Random) -> dict[str, list[float]]:
@@ -113,7 +115,7 @@ def test_the_arithmetic_of_a_preference_loss_is_its_function(loss):
 
 
 @pytest.mark.parametrize("family, choice", [pytest.param(*each, id=name) for each, name in zip(EVERY, IDS, strict=True)
-                                            if each[0] is not choices.SFT_LOSS])  # SFT has no mixes
+                                            if each[0] not in NOT_MIXED])
 def test_a_mix_with_it_is_shown_and_explained(family, choice):
     values = filled(family, choice)
     base = "ppo" if "surrogate" in values else "dpo"
@@ -131,8 +133,9 @@ def test_a_mix_with_it_is_shown_and_explained(family, choice):
 def test_every_tool_says_what_becomes_of_it_and_of_its_knobs(family, choice):
     values, mix = filled(family, choice), "mine"
     base = plan("dpo" if "preference_loss" in values else "ppo")
-    if family is choices.SFT_LOSS:
-        base, values, mix = plan("dft"), {family.key: choice.key}, ""
+    if family in NOT_MIXED:
+        base, mix = plan("dft" if family is choices.SFT_LOSS else "prm"), ""
+        values = {family.key: choice.key}
     mine = Plan(base.run, replace(base.spec, knobs={**base.spec.knobs, **values}, mix=mix))
     for tool in TOOLS.values():
         lines = {line.knob: line for line in tool.mapped(mine)}

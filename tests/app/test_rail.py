@@ -26,7 +26,8 @@ def trained(store, spec, state="finished"):
     store.append(run_id, Record(1, 10, METRICS.get(chain.stage(spec), {})), 1.0)
     folder = run_folder(run_id)
     write_text(folder / "spec.json", spec.to_json())
-    weights = folder / "checkpoints" / "step-000001" / "reward_model.safetensors"
+    name = "process_reward_model" if spec.algorithm == "prm" else "reward_model"
+    weights = folder / "checkpoints" / "step-000001" / f"{name}.safetensors"
     weights.parent.mkdir(parents=True)
     weights.touch()
     if state != "running":
@@ -57,6 +58,17 @@ def test_an_rl_run_leads_to_its_own_reward_model_and_that_to_its_newest_rl_run(l
     assert chain.find(other.spec, other, recent) == chain.Chain(sft, other, None, REWARD_MODEL)
     assert chain.find(sft.spec, sft, recent) == chain.Chain(sft, other, None, SFT), "the newest reward model"
     assert chain.find(of("dpo"), None, recent).here == ""
+
+
+def test_rl_on_a_process_reward_model_has_its_steps_and_its_own_ensemble(lab):
+    steps = trained(lab.store, of("prm", "countdown", knobs={"step_separator": "+"}))
+    whole = trained(lab.store, of("reward_model", "countdown"))
+    spec = against(steps)
+    assert spec.knobs["reward_source"] == "process_reward" and chain.scorers(spec) == [steps.id]
+    assert spec.knobs["step_separator"] == "+" and chain.stage(steps.spec) == REWARD_MODEL
+    recent = lab.store.runs(kind="llm")
+    assert chain.ensemble(spec, recent) == [steps.id] and chain.ensemble(against(whole), recent) == [whole.id]
+    assert rail.newest(steps).keys() == {"eval_accuracy", "eval_step_accuracy"}
 
 
 def test_what_is_started_has_the_same_base_and_the_rewards_of_that_model(lab):

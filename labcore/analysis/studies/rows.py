@@ -249,31 +249,27 @@ def _distillation() -> Study:
 def _process_rewards() -> Study:
     scored: dict[str, Value] = {"reward_source": "process_reward", **GROUPS, "beta": 0.0}
     both: dict[str, Value] = {"step_reward": "difference", "outcome_weight": 1.0}
-    settings = [
-        Setting("Outcome", "grpo", {**GROUPS, "beta": 0.0}),
-        Setting("PRM, sum", "grpo_process", scored, members=1),
-        Setting("PRM, lowest", "grpo_process", {**scored, "step_reward": "min_form"}, members=1),
-        Setting("PRM, difference, and outcome", "grpo_process", {**scored, **both}, members=1)]
-    gold, score = Measure("last", "exact_match", 10), Measure("change", "reward/step_score", 10)
-    fell, length = Measure("change", "exact_match", 10), Measure("last", "completions/mean_length", 10)
+    settings = [Setting("Outcome", "grpo", {**GROUPS, "beta": 0.0}), Setting("PRM, sum", "grpo", scored, members=1),
+                Setting("PRM, difference, and outcome", "grpo", {**scored, **both}, members=1)]
+    gold, fell = Measure("last", "exact_match", 4), Measure("change", "exact_match", 4)
+    proxy, length = Measure("change", "reward", 4), Measure("last", "completions/mean_length", 4)
     return Study(
-        "process_rewards", "Process against outcome", "Steps rewarded by a process reward model alone are exploited: "
-        "their scores rise while right answers disappear, and the sum of the scores makes answers longer. The outcome "
-        "beside them holds that back.", "Cheng et al. 2025, arXiv:2504.15275; Shao et al. 2024, arXiv:2402.03300",
-        "A process reward model on countdown, with labels of the verifier of steps; then GRPO on the outcome, and GRPO "
-        "with process supervision on the model's scores: their sum, the lowest (PURE), and their differences with the "
-        "outcome. 16 prompts × 4 completions a step, 40 steps, β 0.", settings,
-        [Contrast("PRM, sum: change of the score of the steps", {"PRM, sum": 1.0}, score, low=0.0),
+        "process_rewards", "Process against outcome", "The sum of a process reward model's scores is exploited: it "
+        "rises while answers get longer and right ones disappear. Differences of the scores beside the outcome hold "
+        "that back.",
+        "Cheng et al. 2025, arXiv:2504.15275; Setlur et al. 2024, arXiv:2410.08146",
+        "A process reward model on countdown, with labels of the verifier of steps; then GRPO on the outcome, on the "
+        "sum of the model's scores, and on their differences with the outcome. The same 16 prompts × 4 completions a "
+        "step, 14 steps, β 0.", settings,
+        [Contrast("PRM, sum: change of the reward", {"PRM, sum": 1.0}, proxy, low=0.0),
          Contrast("PRM, sum: change of the right answers", {"PRM, sum": 1.0}, fell, high=0.0),
-         Contrast("Length: PRM, sum − PRM, lowest", {"PRM, sum": 1.0, "PRM, lowest": -1.0}, length, low=0.0),
+         Contrast("Length: PRM, sum − outcome", {"PRM, sum": 1.0, "Outcome": -1.0}, length, low=0.0),
          Contrast("Right answers: PRM, difference, and outcome − PRM, sum",
                   {"PRM, difference, and outcome": 1.0, "PRM, sum": -1.0}, gold, low=0.0),
-         Contrast("Right answers: PRM, lowest − PRM, sum", {"PRM, lowest": 1.0, "PRM, sum": -1.0}, gold, low=0.0,
-                  decides=False),
          Contrast("Right answers: PRM, difference, and outcome − outcome",
                   {"PRM, difference, and outcome": 1.0, "Outcome": -1.0}, gold, low=0.0, decides=False)],
-        task="countdown", scorers=1, scorer="prm", scorer_steps=100, scorer_knobs={"eval_every": 50},
-        winner="PRM, difference, and outcome")
+        task="countdown", steps=14, scorers=1, scorer="prm", scorer_steps=100, scorer_knobs={"eval_every": 25},
+        winner="Outcome")
 
 
 STUDIES: dict[str, Study] = {study.key: study for study in (

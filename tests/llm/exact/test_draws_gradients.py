@@ -59,6 +59,7 @@ BIAS = {
     "opd": (2.244, 3.030, 0.316), "minillm": (0.256, 0.916, 0.263),
     "gvpo": (0.9, 0.1, 0), "real": (0.268, 1.106, 0.222), "a_star_po": (0.802, 0.198, 0.047),
     "passk_training": (0.454, 0.549, 0.101), "spo": (0.613, 0.389, 0.101), "chord": (0.619, 0.387, 0.221),
+    "grpo_process": (0.559, 0.447, 0.187),
 }
 
 
@@ -80,6 +81,11 @@ def test_the_bias_of_every_online_row(algorithm):
     said = reasons(found.in_force)
     assert (bias < EXACT) == (not said)
     assert (turned < EXACT) == (not any(reason.startswith("Direction") for reason in said))
+
+
+def test_process_supervision_of_an_outcome_alone_is_grpo():
+    found = session("grpo_process", reward_source="verifier")
+    assert off(*mean_and_truth(found)) == pytest.approx(BIAS["grpo"], abs=6e-4)
 
 
 @pytest.mark.parametrize("algorithm, knobs", [
