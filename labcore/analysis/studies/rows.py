@@ -203,11 +203,11 @@ def _length_bias() -> Study:
 
 
 def _staleness() -> Study:
-    ages, names = (0, 2, 8), {"GRPO": "grpo", "GSPO": "gspo", "REINFORCE": "reinforce"}
     alike: dict[str, Value] = {"prompts_per_step": 16, "beta": 0.0, "learning_rate": 2e-3}
-    once = {"updates_per_batch": 1}
-    settings = [Setting(f"{name}, k = {age}", key, {**alike, **({} if key == "reinforce" else once), "staleness": age})
-                for name, key in names.items() for age in ages]
+    once = alike | {"updates_per_batch": 1}
+    rows = (("GRPO", "grpo", once), ("GSPO", "gspo", once), ("REINFORCE", "reinforce", alike))
+    settings = [Setting(f"{name}, k = {age}", key, {**knobs, "staleness": age})
+                for name, key, knobs in rows for age in (0, 2, 8)]
 
     def lost(name: str, age: int, sign: float = 1.0) -> dict[str, float]:
         return {f"{name}, k = {age}": sign, f"{name}, k = 0": -sign}
