@@ -21,7 +21,7 @@ from labcore.llm import prompt_pool
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.demonstrations import demonstrations
 from labcore.llm.episodes import warnings
-from labcore.llm.evaluation import episode_metrics, kl_metrics, score_metrics, zero_variance
+from labcore.llm.evaluation import episode_metrics, group_shares, kl_metrics, score_metrics
 from labcore.llm.generation import (
     Generated,
     Sampling,
@@ -94,10 +94,7 @@ class Batch:
         if rollout.teacher_logprobs is not None:
             metrics |= sampled_measures(rollout.old_logprobs, rollout.teacher_logprobs, rollout.completion_mask)
         if whole.group_size > 1:
-            metrics["frac_reward_zero_std"] = zero_variance(shaped)
-            right = whole.rewards.exact.view(len(whole.problems), -1)
-            metrics |= {"groups/solve_none_frac": float((~right.any(1)).double().mean()),
-                        "groups/solve_all_frac": float(right.all(1).double().mean())}
+            metrics |= group_shares(shaped, whole.rewards.exact)
         metrics |= _by_level(whole)
         metrics |= {f"reward/{name}": float(part.nanmean()) for name, part in whole.rewards.parts.items()
                     if not part.isnan().all()}
