@@ -40,7 +40,7 @@ DIFFICULTY = (
 EASIEST = Knob(
     "easiest", "Easiest level", 0, "Prompts have levels from this to the one above, each as often. Higher: harder "
     "prompts. Lower: some easy prompts. 0: all prompts have the level above.", low=0, high=20, before=0, group="task",
-    aliases="difficulty level curriculum")
+    advanced=True, aliases="difficulty level curriculum")
 
 
 def _unless(*kept: str) -> tuple[str, ...]:
