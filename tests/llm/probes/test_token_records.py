@@ -114,4 +114,4 @@ def test_stale_samples_say_how_old_they_are_and_how_far_from_the_policy():
     weights = gaps.exp()
     expected = weights.sum() ** 2 / (len(weights) * (weights**2).sum())
     assert record.metrics["sampling/effective_frac"] == pytest.approx(float(expected), rel=1e-4)
-    assert 0 < record.metrics["sampling/kl"] and float(expected) < 1
+    assert record.metrics["sampling/kl"] > 0 and float(expected) < 1
