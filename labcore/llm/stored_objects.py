@@ -19,7 +19,8 @@ CLASSES = {name: f"labcore.llm.{place}:{name}" for name, place in (
     ("Rewards", "rewards"))} | {
         **{name: f"labcore.tasks.task:{name}" for name in ("Problem", "Turn")},
         **{name: f"labcore.tasks.environment:{name}" for name in ("Episode", "Move")}}
-_TENSOR, _CLASS, _MAP, _TUPLE, _TEXT = "tensor", "class", "map", "tuple", "text"  # how JSON names what it has no form for
+# How JSON names what it has no form for.
+_TENSOR, _CLASS, _MAP, _TUPLE, _TEXT = "tensor", "class", "map", "tuple", "text"
 
 
 def packed(value: Any) -> tuple[dict[str, Tensor], Any]:
