@@ -19,7 +19,8 @@ def test_openrlhf_has_a_queue_and_cannot_sleep_beside_it():
 
 
 def test_what_a_tool_lacks_is_named_and_what_is_off_is_not():
-    rules = {"GRPOTrainer": trl.RULES["GRPOTrainer"], "verl": verl.RULES["online"], "OpenRLHF": openrlhf.RULES["online"]}
+    rules = {"GRPOTrainer": trl.RULES["GRPOTrainer"], "verl": verl.RULES["online"],
+             "OpenRLHF": openrlhf.RULES["online"]}
     for tool, table in rules.items():
         on = {line.knob: line for line in lines(plan(
             staleness=2, staleness_order="mixed", replay_share=0.5, sampler_dtype="int8", prompt_pool=64, easiest=3),
