@@ -17,6 +17,7 @@ from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.algorithms import ALGORITHMS as OF_LANGUAGE_MODELS
+from labcore.catalog.llm.difficulty import DIFFICULTY
 from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT, SFT_STEPS, SFT_TARGET
 from labcore.catalog.llm.optimizer import OPTIMIZER
 from labcore.catalog.llm.upkeep import EVERY as UPKEEP
@@ -27,7 +28,8 @@ BETA = 0.2  # the reward of a right answer is 1: the optimum is e^5 times as sur
 LONGEST = 6  # tokens
 SAFE = {"beta": (0.05, 2.0), "learning_rate": (1e-4, 3e-2)}
 STORY = ("reward", "kl", "exact_distance", "exact_objective", "exact_gradient", "exact_kl")
-_GONE = {"rollouts"} | {knob.key for knob in (*LORA, *ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, SFT_STEPS, SFT_TARGET)}
+_GONE = {"rollouts"} | {knob.key for knob in (*DIFFICULTY, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, SFT_STEPS,
+                                              SFT_TARGET)}
 _OWN_BETA = re.compile(r" β is \d.*$")  # what a row says of the value that it has in the LLM lab
 
 

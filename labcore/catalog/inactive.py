@@ -14,6 +14,7 @@ from labcore.catalog import choices
 from labcore.catalog.choice import Choice, Family, Rule
 from labcore.catalog.conditions import ONE_UPDATE, one_update
 from labcore.catalog.knob import Value
+from labcore.catalog.llm import difficulty
 from labcore.catalog.llm.tasks import VERIFIERS
 
 
@@ -48,6 +49,7 @@ RULES = (
          "no advantage is negative, so no completion is left out",
          lambda values: values.get("normalisation", "none") == "none"),
     Rule(("importance_floor", "importance_mode"), {"importance_cap": (0,)}, "importance sampling is off"),
+    *difficulty.RULES,
     Rule(("staleness_order",), {"staleness": (0,)}, "every batch is sampled right before its updates"),
     Rule(("replay_steps",), {"replay_share": (0,)}, "there is no replay"),
     Rule(("recompute_logprobs",), {}, "importance sampling recomputes them already",

@@ -97,6 +97,22 @@ _ALL = (
     Metric("frac_reward_zero_std", "Zero-variance groups", "share of groups", "Share of prompts whose completions "
            "all have the same reward: their advantages are zero.", healthy="Below 0.5. Near 1: the prompts are too "
            "easy or too hard, or the group is too small.", scale="rate", better="lower"),
+    Metric("groups/solve_none_frac", "Groups without a success", "share of groups", "Share of prompts none of whose "
+           "completions the verifier accepts: too hard for now, or the groups are too small.", scale="rate",
+           short="solve none"),
+    Metric("groups/solve_all_frac", "Groups of successes alone", "share of groups", "Share of prompts all of whose "
+           "completions the verifier accepts: nothing is left to learn from them.", scale="rate", short="solve all"),
+    *(Metric(f"reward_at_level/{level}", f"Reward at level {level}", "reward", "Mean reward of the completions of "
+             f"prompts of level {level} that the step sampled.", better="higher", short=f"level {level}")
+      for level in range(21)),
+    Metric("pool/drawn_frac", "Pool: prompts in reach", "share of prompts", "Share of the pool's prompts that the "
+           "choice of prompts draws, after the step.", healthy="Well above the prompts of a batch.", scale="rate",
+           short="in reach"),
+    Metric("pool/tried_frac", "Pool: prompts tried", "share of prompts", "Share of the pool's prompts that the run has "
+           "sampled at least once.", scale="rate", short="tried"),
+    Metric("pool/pass_rate", "Pool: mean pass rate", "share of completions", "Mean of the known pass rates of the "
+           "pool's prompts. A prompt that was not sampled lately has an old pass rate.", healthy="Rises.", scale="rate",
+           better="higher", short="pass rate"),
     Metric("kl", "KL to the reference", "nats/token", "k3 estimate of KL(policy ‖ reference), mean over the batch's "
            "tokens. Logged at β = 0 too.", r"\widehat{KL}_{k3}", "Grows slowly. A sudden jump: the policy has left "
            "the reference; raise β or lower the learning rate.", scale="symlog", better="lower", short="k3"),

@@ -51,7 +51,10 @@ _PANELS = (
     Panel("exact_match", "Accepted completions", ("exact_match",), "reward",
           held_out=("held_out/accuracy", "held_out/greedy")),
     Panel("pass_at_k", "Held-out pass@k", tuple(f"held_out/pass@{k}" for k in (2, 4, 8, 16, 32, 64)), "reward"),
-    Panel("zero_variance", "Zero-variance groups", ("frac_reward_zero_std",), "clip", groups=True),
+    Panel("zero_variance", "Zero-variance groups", (
+        "frac_reward_zero_std", "groups/solve_none_frac", "groups/solve_all_frac"), "clip", groups=True),
+    Panel("levels", "Reward by level", tuple(f"reward_at_level/{level}" for level in range(21)), "reward"),
+    Panel("pool", "Prompt pool", ("pool/drawn_frac", "pool/tried_frac", "pool/pass_rate"), "clip"),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),
     Panel("teacher_kl", "KL to the teacher", ("teacher/reverse_kl", "teacher/forward_kl"), "divergence"),
     Panel("teacher_agreement", "Agreement with the teacher", ("teacher/agreement",), "reward"),
@@ -193,6 +196,8 @@ SWITCHED: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "bound": lambda knobs: knobs.get("surrogate") == "bounded_clip",
     "token_weight": masked,
     "sample_age": delayed,
+    "levels": lambda knobs: bool(knobs.get("easiest")),  # and where the rows of a file have levels
+    "pool": lambda knobs: bool(knobs.get("prompt_pool")),
     "pass_at_k": lambda knobs: False,  # only where it is logged: a file may be too small to hold rows out
     **{panel.key: lambda knobs: False for panel in OWN},  # where it is logged
     "kl_coefficient": lambda knobs: float(knobs.get("adaptive_kl_target", 0)) > 0,

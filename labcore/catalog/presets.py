@@ -59,6 +59,7 @@ class Preset:
 
 # Small batches, used eight times each at a rate that only the clip makes safe.
 _EIGHT: Mapping[str, Value] = {"updates_per_batch": 8, "prompts_per_step": 16, "learning_rate": 1.2e-3, "beta": 0.0}
+_OLD: Mapping[str, Value] = {"staleness": 8, "prompts_per_step": 16, "learning_rate": 2e-3}
 _NO_CLIP: Mapping[str, Value] = {"clip_low": 1.0, "clip_high": 100.0}
 _FOUR: Mapping[str, Value] = {"updates_per_batch": 4, "beta": 0.0}
 _HOLE: Mapping[str, Value] = {"reward_source": "order_only", "updates_per_batch": 4}
@@ -191,6 +192,19 @@ _LLM = (
         "The reward is lower than on-policy at the same number of updates, but higher per token."),
         "clip", 'mean(run, "clip_frac/region") > 0.01 and last(run, "reward", 2) < last(beside, "reward", 2)', steps=8,
         knobs={"updates_per_batch": 8}, beside="on_policy", lines=("reward",)),
+    Preset("old_samples", "Old samples, no ratio", "REINFORCE on batches that are 8 steps old", (
+        "The reward collapses, although the same algorithm learns this task from fresh samples.",
+        "The effective sample size falls: few tokens of a batch are still likely under the present policy.",
+        "Run it beside Old samples, GSPO. Or set the staleness to 0 while the reward still rises."),
+        "reward", 'last(run, "reward") < 0.3 and last(beside, "reward") > last(run, "reward") + 0.2 and '
+        'max(run, "sample_age/mean") == 8', steps=30, algorithm="reinforce", knobs={**_OLD, "beta": 0.0},
+        beside="old_samples_held"),
+    Preset("old_samples_held", "Old samples, GSPO", "GSPO on batches that are 8 steps old", (
+        "The reward rises, although each batch was sampled 8 updates before it is learnt from.",
+        "Almost half of the completions are clipped before the first update: their ratio has already left its range.",
+        "The clip keeps the policy near the one that sampled, so the samples stay informative."),
+        "reward", 'last(run, "reward") > first(run, "reward", 1) and mean(run, "clip_frac/region") > 0.01', steps=30,
+        algorithm="gspo", knobs={**_OLD, "updates_per_batch": 1}, beside="old_samples"),
 )
 
 _MAZE = (

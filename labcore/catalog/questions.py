@@ -90,6 +90,16 @@ QUESTIONS = (
              "difficulty, a higher temperature, or resampling rounds (DAPO) help.",
              findings=("zero_variance",), metrics=("frac_reward_zero_std", "selection/kept_frac", "selection/rounds"),
              knobs=("selection", "resample_rounds"), lesson="zero_variance"),
+    Question("difficulty", _GROUPS, "Which prompts should a run learn from?",
+             "Those that it solves sometimes. A prompt that every completion solves, or none, gives no policy "
+             "gradient; the chart Zero-variance groups shows the shares of both. A prompt pool keeps the pass rate of "
+             "each prompt, and the choice of prompts draws those within a band, for example 0.2 to 0.8. A curriculum "
+             "begins with easy prompts instead. Both change the prompts of the training, so compare runs on held-out "
+             "rows or by the chart Reward by level.",
+             metrics=("groups/solve_none_frac", "groups/solve_all_frac", "pool/drawn_frac", "pool/tried_frac",
+                      "pool/pass_rate"),
+             knobs=("prompt_pool", "prompt_choice", "band_low", "band_high", "curriculum_steps", "explore_share",
+                    "easiest")),
     Question("group_size", _GROUPS, "How large should a group be?",
              "The group is the baseline: with more completions per prompt its mean is less noisy, and fewer groups "
              "have equal rewards. A larger group costs more tokens, so the same budget covers fewer prompts. 8 is a "

@@ -43,7 +43,8 @@ ELSEWHERE = 2**32 + 6  # a tag that no step has, nor a probe: see `probes.answer
 PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
 # Numbers that a run moves by itself.
 LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "entropy_coef", "entropy_begun", "entropy_low",
-          "of_prompts", "recent_gold", "best_gold", "halvings", "moves", "idle", "drawn", "said", "lots")
+          "of_prompts", "recent_gold", "best_gold", "halvings", "moves", "idle", "drawn", "said", "lots",
+          "pass_rates")
 QUEUES = ("queue", "replay")  # groups that wait between sampling and learning, and those that come again
 
 

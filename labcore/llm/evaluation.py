@@ -56,6 +56,15 @@ def zero_variance(rewards: Tensor) -> float:
     return float(_flat(rewards).float().mean())
 
 
+def group_shares(rewards: Tensor, exact: Tensor) -> dict[str, float]:
+    """The shares of groups of equal rewards, of groups without a right completion and of those that are all right.
+    (P, G), bool (P·G,)"""
+    right = exact.view(len(rewards), -1)
+    return {"frac_reward_zero_std": zero_variance(rewards),
+            "groups/solve_none_frac": float((~right.any(1)).double().mean()),
+            "groups/solve_all_frac": float(right.all(1).double().mean())}
+
+
 def signal_first(rewards: Tensor) -> list[int]:
     """The groups whose scored rewards differ, then the others, both in their order. (P, G) -> P places"""
     flat = _flat(rewards).tolist()

@@ -17,11 +17,11 @@ from torch.nn.functional import pad
 
 from labcore.catalog import choices
 from labcore.catalog.conditions import SAME_DTYPE
+from labcore.llm import prompt_pool
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.demonstrations import demonstrations
-from labcore.llm.drawing import next_rows
 from labcore.llm.episodes import warnings
-from labcore.llm.evaluation import episode_metrics, kl_metrics, score_metrics, zero_variance
+from labcore.llm.evaluation import episode_metrics, group_shares, kl_metrics, score_metrics
 from labcore.llm.generation import (
     Generated,
     Sampling,
@@ -94,7 +94,8 @@ class Batch:
         if rollout.teacher_logprobs is not None:
             metrics |= sampled_measures(rollout.old_logprobs, rollout.teacher_logprobs, rollout.completion_mask)
         if whole.group_size > 1:
-            metrics["frac_reward_zero_std"] = zero_variance(shaped)
+            metrics |= group_shares(shaped, whole.rewards.exact)
+        metrics |= _by_level(whole)
         metrics |= {f"reward/{name}": float(part.nanmean()) for name, part in whole.rewards.parts.items()
                     if not part.isnan().all()}
         if whole.rewards.may_lack:
@@ -111,6 +112,16 @@ class Batch:
             metrics |= {"sample_age/mean": float(rollout.age.double().mean()),
                         "sample_age/max": float(rollout.age.max())}
         return metrics
+
+
+def _by_level(sampled: Sampled) -> dict[str, float]:
+    """The mean reward of the completions of each level, where prompts have levels."""
+    rewards, found = sampled.rewards.total.view(len(sampled.problems), -1), dict[int, list[Tensor]]()
+    for problem, earned in zip(sampled.problems, rewards, strict=True):
+        if problem.level is not None:
+            found.setdefault(problem.level, []).append(earned)
+    means = {level: torch.cat(earned).nanmean() for level, earned in found.items()}
+    return {f"reward_at_level/{level}": float(mean) for level, mean in sorted(means.items()) if not mean.isnan()}
 
 
 def prompt_rng(session: LlmSession, round: int = 0, number: int | None = None) -> np.random.Generator:
@@ -238,9 +249,10 @@ def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollou
 def sample_round(session: LlmSession, round: int, tape: Tape | None = None, number: int | None = None,
                  count: int | None = None) -> Sampled:
     """One round of sampling: P fresh problems, answered. `number` and `count` as in `sampled_batch`."""
-    problems = next_rows(session, session.task.problems, count or int(session.knobs["prompts_per_step"]),
-                         prompt_rng(session, round, number))
+    problems = prompt_pool.next_problems(session, count or int(session.knobs["prompts_per_step"]),
+                                         prompt_rng(session, round, number))
     sampled = answered(session, problems, tape)
+    prompt_pool.take_note(session, problems, sampled.rewards.exact)
     if isinstance(session.task, EnvironmentTask):
         for text in warnings(session.task, sampled.completions, sampled.texts, int(session.knobs["max_new_tokens"])):
             session.say_once(text)

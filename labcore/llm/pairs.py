@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from labcore.catalog import choices
 from labcore.errors import LabError
 from labcore.llm.drawing import next_rows
-from labcore.llm.evaluation import kl_to_reference, score_metrics, zero_variance
+from labcore.llm.evaluation import group_shares, kl_to_reference, score_metrics
 from labcore.llm.generation import Generated, Sampling, generate
 from labcore.llm.networks import REFERENCE
 from labcore.llm.rewards import Rewards, verified
@@ -89,7 +89,7 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
     for index, row in enumerate(groups.tolist()):
         best, worst = best_and_worst(row)
         pairs.append(_pair(problems[index], generated, index * len(row) + best, index * len(row) + worst))
-    metrics = score_metrics(rewards, completions) | {"frac_reward_zero_std": zero_variance(groups)}
+    metrics = score_metrics(rewards, completions) | group_shares(groups, rewards.exact)
     return Pairs(pairs, metrics | kl_to_reference(session, generated), (problems, generated, rewards))
 
 

@@ -51,7 +51,7 @@ from labcore.runs.spec.activity import report
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.spec.session import Record
 from labcore.tasks.preferences import labelled_pairs
-from labcore.tasks.task import Pair, TextTask, held_of, make_task
+from labcore.tasks.task import Pair, Problem, TextTask, held_of, make_task
 from labcore.tasks.usable import CUT
 
 
@@ -76,8 +76,9 @@ class LlmSession:
     is where the run stands in its epochs (`drawing`). `graphs` are the steps that a GPU has recorded; `sampler` draws
     completions while the run trains, where that is not the lab's own sampler. `queue` are groups that were sampled and
     not learnt from, `replay` those that may be learnt from again, and `lots` the number of the next batch to sample
-    (`group_queue`). `recorded` is the small state at the last record, and `moved` says whether the step under way has
-    begun to move weights.
+    (`group_queue`). `pool` are the prompts that the run draws from, where it has a pool, and `pass_rates` what is known
+    of each (`prompt_pool`). `recorded` is the small state at the last record, and `moved` says whether the step under
+    way has begun to move weights.
     """
 
     spec: RunSpec
@@ -124,6 +125,8 @@ class LlmSession:
     queue: list[Any] = field(default_factory=list)
     replay: list[Any] = field(default_factory=list)
     lots: int = 0
+    pool: list[Problem] | None = field(default=None, repr=False)
+    pass_rates: list[float | None] = field(default_factory=list)
     moved: bool = field(default=True, repr=False)
     recorded: SmallState | None = field(default=None, repr=False)
 
@@ -293,7 +296,8 @@ class LlmSession:
             self.queue, self.replay = [], []
         if not spec.twin:
             self.generator, self.rng = self.generator.manual_seed(spec.seed), np.random.default_rng(spec.seed)
-            self.prompt_seed, self.drawn = spec.seed, (UNDRAWN, UNDRAWN)
+            self.prompt_seed, self.drawn, self.pass_rates = spec.seed, (UNDRAWN, UNDRAWN), []
+        self.pool = None  # drawn anew, by the seed
         check_room(self)
         return self
 

@@ -16,8 +16,11 @@ from labcore.errors import LabError
 
 CLASSES = {name: f"labcore.llm.{place}:{name}" for name, place in (
     ("Lot", "group_queue"), ("Sampled", "experience"), ("Prompts", "batch"), ("Completions", "batch"),
-    ("Rewards", "rewards"))} | {name: f"labcore.tasks.task:{name}" for name in ("Problem", "Turn")}
-_TENSOR, _CLASS, _MAP, _TUPLE = "tensor", "class", "map", "tuple"  # how JSON names what it has no form for
+    ("Rewards", "rewards"))} | {
+        **{name: f"labcore.tasks.task:{name}" for name in ("Problem", "Turn")},
+        **{name: f"labcore.tasks.environment:{name}" for name in ("Episode", "Move")}}
+# How JSON names what it has no form for.
+_TENSOR, _CLASS, _MAP, _TUPLE, _TEXT = "tensor", "class", "map", "tuple", "text"
 
 
 def packed(value: Any) -> tuple[dict[str, Tensor], Any]:
@@ -31,6 +34,8 @@ def _packed(value: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[name := str(len(tensors))] = value.detach().contiguous()
         return {_TENSOR: name}
     kind = type(value).__name__
+    if isinstance(value, str) and kind in CLASSES:  # a text that knows what it is made of
+        return {_CLASS: kind, _TEXT: [_packed(each, tensors) for each in value.__getnewargs__()]}
     if is_dataclass(value) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         if kind not in CLASSES:
             raise TypeError(f"{kind} is no class that a checkpoint may hold: see stored_objects.CLASSES")
@@ -53,9 +58,10 @@ def unpacked(tensors: Mapping[str, Tensor], found: Any) -> Any:
         return tensors[found[_TENSOR]]
     if _TUPLE in found:
         return tuple(unpacked(tensors, each) for each in found[_TUPLE])
-    values = {key: unpacked(tensors, each) for key, each in found[_MAP].items()}
+    texts = [unpacked(tensors, each) for each in found.get(_TEXT, ())]
+    values = {key: unpacked(tensors, each) for key, each in found.get(_MAP, {}).items()}
     if _CLASS not in found:
         return values
     if found[_CLASS] not in CLASSES:
         raise LabError(f"it names the class {found[_CLASS]!r}, which no checkpoint holds")
-    return resolve_name(CLASSES[found[_CLASS]])(**values)
+    return resolve_name(CLASSES[found[_CLASS]])(*texts, **values)

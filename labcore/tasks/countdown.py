@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from labcore.catalog.knob import Value
+from labcore.tasks import levels
 from labcore.tasks.countdown_steps import DEEPEST, TOKEN, can_reach
 from labcore.tasks.task import Problem, Score
 
@@ -21,24 +22,26 @@ LARGEST, TARGETS = 9, range(10, 100)
 
 
 class Countdown:
-    """`knobs["numbers"]` numbers from 1 to 9 and a target from 10 to 99. `answer` is one solution."""
+    """`knobs["numbers"]` numbers from 1 to 9 and a target from 10 to 99. `answer` is one solution. A prompt's level is
+    how many numbers it has."""
 
     size = None
     characters = "0123456789,:=+-*()"
 
     def __init__(self, knobs: Mapping[str, Value], data: Path | None = None) -> None:
         self.count = int(knobs["numbers"])
+        self.levels = levels.levels(knobs, "numbers", 2)
 
     def problems(self, count: int, rng: np.random.Generator) -> list[Problem]:
-        return [self._problem(rng) for _ in range(count)]
+        return [self._problem(rng, level) for level in levels.drawn(self.levels, count, rng)]
 
-    def _problem(self, rng: np.random.Generator) -> Problem:
+    def _problem(self, rng: np.random.Generator, level: int | None) -> Problem:
         while True:
-            numbers = rng.integers(1, LARGEST + 1, self.count).tolist()
+            numbers = rng.integers(1, LARGEST + 1, level or self.count).tolist()
             found = solutions(tuple(sorted(numbers)))
             if found:
                 target = sorted(found)[rng.integers(len(found))]
-                return Problem(f"{','.join(map(str, numbers))}:{target}=", found[target])
+                return Problem(f"{','.join(map(str, numbers))}:{target}=", found[target], level=level)
 
     def can_become_right(self, problem: Problem, beginning: str) -> bool:
         return can_reach(beginning, *_asked(problem))

@@ -11,6 +11,7 @@ from labcore.catalog.llm.tasks import WITHOUT_ANSWERS
 from labcore.errors import LabError
 from labcore.tasks.held_out import parts
 from labcore.tasks.layouts import entry, is_conversation, names_of
+from labcore.tasks.levels import level_of
 from labcore.tasks.steps import FROM_FILE, labelled_steps
 from labcore.tasks.task import Chance, Problem, Score, draw
 from labcore.tasks.usable import LeftOut, usable_rows
@@ -37,7 +38,8 @@ class Prompts:
             row = entry(value, place, names)
             answer = row.answer or ""
             columns = {key: value[key] for key in value if key not in OWN}
-            made = Problem(row.prompt, answer, line, row.turns, columns, row.whole, is_conversation(value, names))
+            made = Problem(row.prompt, answer, line, row.turns, columns, row.whole, is_conversation(value, names),
+                           level_of(columns))
             if knobs.get(STEP_LABELS) == FROM_FILE:  # answers are given and not verified
                 labelled_steps(made)
                 return made

@@ -82,7 +82,7 @@ class Problem:
     Of a conversation `turns` are all turns before the answer, and `prompt` is what the user said last. `columns` are
     the fields of its row in the file as they stand there, but for prompt and answer. Of a `whole` conversation, TRL's
     `messages`, SFT learns every turn of the assistant. `talk`: the prompt stands in the file as a list of turns, be it
-    of one, as reward functions get it.
+    of one, as reward functions get it. `level` is how hard it is, where that is known; higher: harder.
     """
 
     prompt: str
@@ -92,6 +92,7 @@ class Problem:
     columns: Mapping[str, Any] = field(default_factory=dict, compare=False)
     whole: bool = False
     talk: bool = field(default=False, compare=False)
+    level: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -303,3 +303,11 @@ def test_nobody_is_judged_who_was_not():
     assert cards.card("groups", group, {})["facts"] == "reward 0.50 ± 0.71"
     group["completions"][0]["exact"] = True
     assert cards.card("groups", group, {})["facts"].startswith("1 of 1 right")
+
+
+def test_an_old_sample_says_so_and_its_change_is_that_of_the_step_alone():
+    """At sampling the completion had e^−1; before the updates, 0.3 nats more, 50 %; after them 37 %."""
+    old = group(1, 0, met={"gap": [0.2, 0.1]}) | {"age": 6, "level": 3}
+    said = payload.inside("groups", old, 0, MET, knobs())["said"]
+    assert "level 3 · sampled 6 updates ago · probability before → after the update: 50 % → 37 %" in said
+    assert "37 % → 37 %" not in said and "ago" not in payload.inside("groups", group(1, 0), 0, MET, knobs())["said"]

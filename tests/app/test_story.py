@@ -6,9 +6,9 @@ from math import exp, log
 
 import pytest
 
-from app.llm import history, story
+from app.llm import history, sample_age, story
 from app.llm.probes import OFF
-from app.llm.step_groups import groups_of
+from app.llm.step_groups import groups_of, of_batch
 from app.llm.story_words import sentence
 from app.training import files
 from labcore.runs.files.paths import run_folder
@@ -338,3 +338,12 @@ def test_a_prompt_that_batches_have_again_has_a_history(lab):
     assert history.over("run", [1, 2, 3], groups, "b0") == []
     assert story.payload(groups, "b0", [], 3, 3)["apart"] == story.APART
     assert story.telling(groups, None) == "b0" and story.telling(groups, None, again={"b1"}) == "b1"
+
+
+def test_a_group_of_an_older_policy_is_compared_with_the_policy_before_the_step():
+    completion = {"text": "ab", "reward": 1.0, "advantage": 0.5, "old_logprobs": [-1.0, -1.0],
+                  "logprobs": [-0.25, -0.25], "met": {"gap": [0.5, 0.25]}}
+    found = of_batch({"prompt": "ba=", "age": 2, "completions": [completion]})
+    assert found["answers"][0]["logprob_before"] == -1.25 and found["answers"][0]["logprob_after"] == -0.5
+    assert sample_age.sentence(found) == "The completions were sampled 2 updates ago, by an older policy."
+    assert "age" not in of_batch({"prompt": "ba=", "completions": [completion]})

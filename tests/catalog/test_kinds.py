@@ -171,7 +171,7 @@ def test_a_tiny_run_logs_every_number_that_its_charts_show(key):
     drawn = {name for panel in ALGORITHMS[key].panels for name in PANELS[panel].metrics} - NOT_IN_ALL
     drawn -= {name for name in drawn if METRICS[name].about == "machine"}  # the worker's to say
     if started.knobs.get("group_size", 1) == 1 or measured:
-        drawn -= {"frac_reward_zero_std"}  # there is no group
+        drawn -= set(PANELS["zero_variance"].metrics)  # there is no group
     for record in records(started):
         assert drawn <= set(record.metrics) <= set(METRICS)
         assert all(math.isfinite(value) for value in record.metrics.values())

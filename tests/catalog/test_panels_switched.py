@@ -13,7 +13,7 @@ ON = [("parts", {"reward_source": "correct_and_format"}), ("bound", {"surrogate"
       ("token_weight", {"importance_cap": 2.0}), ("kl_coefficient", {"adaptive_kl_target": 0.1}),
       ("entropy_coefficient", {"entropy_target": 0.3}),
       ("selection", {"overlong_filter": True}), ("selection", {"selection": "not_truncated"}),
-      ("sample_age", {"staleness": 1})]
+      ("sample_age", {"staleness": 1}), ("pool", {"prompt_pool": 8})]
 
 
 @pytest.mark.parametrize("panel, knobs", ON, ids=[next(iter(knobs)) for _, knobs in ON])
@@ -62,7 +62,7 @@ def test_the_scores_of_steps_have_a_chart():
 
 
 def test_every_switch_is_tried_and_comes_once():
-    own = {panel.key for panel in OWN}  # where they are logged
-    assert {panel for panel, _ in ON} | {"spread", "pass_at_k", "unscored", "step_scores", "best_of_n"} | own == {*SWITCHED}
+    logged = {"spread", "pass_at_k", "unscored", "levels", "step_scores", "best_of_n"} | {each.key for each in OWN}
+    assert {panel for panel, _ in ON} | logged == {*SWITCHED}
     row = ALGORITHMS["gdpo"]
     assert with_switched(row.panels, {"reward_source": "correct_and_format"}).count("parts") == 1

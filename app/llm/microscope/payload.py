@@ -64,6 +64,7 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
         said.append("recorded after the step, without the values during its updates")
     if completion.get("left_out"):
         said.append("excluded by the selection, so the policy does not learn from it")
+    said += [f"level {group['level']}"] if "level" in group else []
     said.append(sample_age.said(group))
     logprobs = [found or [None] for found in (sample_age.before(group, completion), completion.get("logprobs"))]
     if None not in (*logprobs[0], *logprobs[1]):

@@ -245,11 +245,12 @@ def precision_mismatch(view: RunView) -> Finding | None:
 
 
 def stale(view: RunView) -> Finding | None:
-    """The completions are so old that few of them still count, or that the clip removes many."""
+    """The completions are so old that few of them still count, or that the clip removes many tokens. The narrow clip of
+    whole completions removes many by design, and learns well from what is left."""
     if not delayed(view.knobs):
         return None
     kept, age = view["sampling/effective_frac"].mean(FEW), view["sample_age/mean"].mean(FEW)
-    said = _clip_share(view)
+    said = "" if str(view.knobs.get("ratio", "")).startswith("sequence") else _clip_share(view)
     if kept < EFFECTIVE or (view.held and kept < EFFECTIVE + 0.1):
         when = view.when("sampling/effective_frac", FEW)
         said = f"the effective sample size is {share(kept)} of the tokens in {when}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from labcore.catalog import choices
 from labcore.catalog.families import preferences, process, rewards, surrogates
 from labcore.catalog.knob import Knob
+from labcore.catalog.llm.difficulty import DIFFICULTY
 from labcore.catalog.llm.optimizer import OPTIMIZER
 from labcore.catalog.llm.staleness import STALENESS
 
@@ -210,7 +211,7 @@ ONLINE = (
          "vLLM, where it is installed and there is an NVIDIA GPU; made for large models and long completions. It takes "
          "0.3 of the GPU's memory and rounds differently from the trainer.", choices=ROLLOUTS, advanced=True,
          group="sampling"),
-    *STALENESS,
+    *STALENESS, *DIFFICULTY,
     Knob("adaptive_kl_target", "KL target", 0.0, "β is adapted until the KL to the reference has this value. Higher: "
          "may drift further. Lower: stays closer. 0: off, β is the KL coefficient above.", "next batch", 0.0, 100.0,
          (0.0, 0.5), unit="nats/token", advanced=True, group="kl"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from labcore.catalog.knob import Knob
 from labcore.catalog.llm import environments
+from labcore.catalog.llm.difficulty import EASIEST
 from labcore.catalog.task import Task
 
 _ALL = ("online", "preference", "reward_model", "sft")  # loops
@@ -97,13 +98,13 @@ TASKS: dict[str, Task] = {
         Task("sort", "Sort letters", "Write the letters in alphabetical order.", "labcore.tasks.sort:Sort",
              _STEPS, (
                  Knob("letters", "Letters", 6, "Letters in a prompt. More: a harder task, longer completions.",
-                      low=2, high=20, safe=(4, 8), group="task"),
+                      low=2, high=20, safe=(4, 8), group="task"), EASIEST,
              ), defaults={"max_new_tokens": 8, "teacher": SORT_TEACHER}, example="dbcaef= → abcdef"),
         Task("add", "Add two numbers", "Two-digit sums.", "labcore.tasks.add:Add", _STEPS, (
             Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
                  "that are right, so that a near miss gets some reward.", choices=("exact", "shaped"), group="task"),
             Knob("digits", "Digits", 2, "Digits of each number. More: a harder task, longer completions.",
-                 low=1, high=6, safe=(1, 3), group="task"),
+                 low=1, high=6, safe=(1, 3), group="task"), EASIEST,
         ), defaults={"max_new_tokens": 5, "sft_steps": 1500, "sft_target": 0.3},
             sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132",
             goal={"exact": "must write {answer}, and earns 1 if exact",
@@ -111,7 +112,7 @@ TASKS: dict[str, Task] = {
         Task("countdown", "Countdown", "Reach the target with all of the numbers and +, − and ×.",
              "labcore.tasks.countdown:Countdown", _STEPS, (
                  Knob("numbers", "Numbers", 3, "Numbers in a prompt. More: a harder task, longer completions.", low=2,
-                      high=5, safe=(2, 4), group="task"),
+                      high=5, safe=(2, 4), group="task"), EASIEST,
              ), defaults={"max_new_tokens": 16, "sft_steps": 800, "sft_target": 0.3},
              sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10},
              example="2,7,3:13= → 2*3+7", right="Target reached",

@@ -36,7 +36,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
-from labcore.exports.handover.stale_data import stale_rules
+from labcore.exports.handover.sampling_rules import pool_rules, stale_rules
 from labcore.exports.handover.task_code import brings_pairs, needs_pairs, packages, task_code
 
 VERSION = "0.11.2"
@@ -155,6 +155,7 @@ _ONLINE: Rules = {
     "reference_every": switch(missing("OpenRLHF never moves its reference"), 0), "reference_mixup": built_in(),
     "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
     "recompute_logprobs": built_in(),  # it always does
+    **pool_rules("OpenRLHF draws prompts uniformly: sort or filter the data set by pass rate yourself"),
     **stale_rules("OpenRLHF", given(
         lambda plan, value: {"--train.async_enable": ON, "--train.async_queue_size": value},
         "its queue holds at most so many batches, so they may also be younger"), "vLLM's dtype"),

@@ -312,6 +312,7 @@ TASK_RULES: Rules = {
     "order": missing("the code below draws rows at random, none twice while there are enough"),
     **dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low", "length_high",
                      "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE),
+    "easiest": switch(missing("the code below makes prompts of the highest level only: draw the level there"), 0),
     "fields": IN_THE_CODE}
 _TURNS = "the prompts below are plain text: where the model has a chat template, write each as a list of turns"
 

@@ -25,7 +25,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
-from labcore.exports.handover.stale_data import stale_rules
+from labcore.exports.handover.sampling_rules import pool_rules, stale_rules
 from labcore.runs.spec.model_names import is_published, members
 
 # ---------------------------------------------------------------- trl rewards
@@ -160,6 +160,7 @@ _ONLINE: Rules = {
     "rollouts": _ROLLOUTS, "importance_cap": _sampler, "importance_mode": built_in("with importance_cap"),
     "importance_floor": _by_vllm(lambda value: {f"{_CORRECTION}_clip_min": value}, 0.0),
     "recompute_logprobs": switch(missing(_RECOMPUTED), False),
+    **pool_rules("TRL draws prompts uniformly: sort or filter the data set by pass rate yourself"),
     **stale_rules("TRL", missing("GRPOTrainer samples right before the updates of a batch: trl.experimental.async_grpo "
                                  "has max_staleness"), "the dtype and quantization of vLLM"),
     "whiten_rewards": switch(missing("TRL whitens no rewards of tokens"), False),

@@ -33,7 +33,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
-from labcore.exports.handover.stale_data import stale_rules
+from labcore.exports.handover.sampling_rules import pool_rules, stale_rules
 from labcore.exports.handover.task_code import packages, task_code
 
 VERSION = "0.9.1"
@@ -155,6 +155,7 @@ _ONLINE: Rules = {
     "reference_every": switch(missing("verl never moves its reference"), 0), "reference_mixup": built_in(),
     "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
     "recompute_logprobs": built_in(),  # it always does
+    **pool_rules("write a curriculum sampler: see data.sampler.class_path"),
     **stale_rules("verl", missing("main_ppo samples right before the updates of a batch: verl's fully asynchronous "
                                   "trainer has async_training.staleness_threshold"), f"{_ROLLOUT}.quantization"),
     "adaptive_kl_target": switch(given(lambda plan, value: {

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from labcore.catalog import choices
 from labcore.catalog.conditions import off_policy
-from labcore.llm import early_stopping, objective
+from labcore.llm import early_stopping, objective, prompt_pool
 from labcore.llm.demonstrations import imitate
 from labcore.llm.entropy_control import follow_entropy
 from labcore.llm.generation import policy_logprobs_and_entropy
@@ -74,7 +74,8 @@ def run(session: LlmSession) -> Iterator[Stage]:
             session.finished_because = early_stopping.reason(session, metrics)
             yield Learnt(rollout)
             learn_prompts(session, batch.batch.problems, total_rewards(session.in_force, rollout))
-            metrics |= learn_numbers(session, rollout, metrics["kl"]) | follow_entropy(session, metrics)
+            metrics |= (learn_numbers(session, rollout, metrics["kl"]) | follow_entropy(session, metrics)
+                        | prompt_pool.metrics(session))
             yield Record(session.step, session.tokens, metrics)
 
 

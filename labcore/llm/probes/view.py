@@ -198,7 +198,8 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     `teacher_logprobs` and `teacher_top` are those of `teacher.said`, where there is a teacher.
     `own_ratio` is the algorithm's where that is of sequences; `surrogate` the curve over it. What `tokens` took down of
     the updates themselves is under "met", see `_met`. `earned` is the reward after shaping, with a KL that is in it.
-    `age` is how many updates the policy made between sampling a group and this step, where that may be any.
+    `age` is how many updates the policy made between sampling a group and this step, where that may be any; `level` is
+    how hard its prompt is, where that is known.
     """
     knobs, size = session.in_force, rollout.group_size
     prompts = signal_first(rollout.shaped.view(-1, size))[:most]
@@ -224,8 +225,9 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     shown = []
     for place, prompt in enumerate(prompts):
         problem, members = batch.problems[prompt], range(place * size, (place + 1) * size)
-        age = {} if part.age is None else {"age": int(part.age[members.start])}
-        shown.append({**session.rendering.shown(problem), **age, "answer": problem.answer, "completions": [
+        about = {} if part.age is None else {"age": int(part.age[members.start])}
+        about |= {} if problem.level is None else {"level": problem.level}
+        shown.append({**session.rendering.shown(problem), **about, "answer": problem.answer, "completions": [
             _completion(session, batch, rows[at], lists, met, at) | _credit_of(part, earned, at) | taught[at]
             for at in members]})
     drawn = _surrogate(knobs, own_ratio[part.completion_mask].double().cpu())

@@ -19,6 +19,7 @@ from labcore.catalog.goal import Goal
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
 from labcore.catalog.llm import pretrained
+from labcore.catalog.llm.difficulty import EASIEST
 from labcore.catalog.llm.knobs import ENGINE, LORA, PROMPT
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import OPTIMIZER
@@ -186,7 +187,7 @@ def _as_named(spec: RunSpec) -> RunSpec:
     knobs = spec.knobs
     off = {knob.key for knob in (*ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, *ROWS)
            if knobs.get(knob.key) in (knob.default, knob.before)}
-    off |= {ORDER.key} if knobs.get(ORDER.key) == ORDER.before else set()
+    off |= {knob.key for knob in (ORDER, EASIEST) if knobs.get(knob.key) == knob.before}
     off |= set() if knobs.get("lora_rank") else {knob.key for knob in LORA}
     off |= set() if knobs.get("held_out") or knobs.get("held_out_file") else {knob.key for knob in HELD_OUT}
     return replace(spec, knobs={key: value for key, value in knobs.items() if key not in off})

@@ -128,6 +128,8 @@ PRESETS = {
     "stale": [
         ("grpo", {"staleness": 4}, flat(**AGED | {"sampling/effective_frac": 0.4}), flat(**AGED)),
         ("grpo", {"replay_share": 0.5}, flat(**AGED | {"clip_frac/region": 0.4}), flat(**AGED)),
+        ("gspo", {"staleness": 4}, flat(**AGED | {"sampling/effective_frac": 0.4}),
+         flat(**AGED | {"clip_frac/region": 0.6})),
         ("grpo", {}, None, flat(**AGED | {"sampling/effective_frac": 0.4})),
         ("grpo", {"sampler_dtype": "int8"}, None, flat(**AGED | {"sampling/effective_frac": 0.4}))],
     "tiny_updates": [

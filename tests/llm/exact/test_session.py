@@ -11,6 +11,7 @@ import torch
 
 from labcore.catalog.exact import ALGORITHMS, BETA, TASKS
 from labcore.catalog.llm.algorithms import ALGORITHMS as OF_LANGUAGE_MODELS
+from labcore.catalog.llm.difficulty import DIFFICULTY
 from labcore.catalog.llm.knobs import PROMPT
 from labcore.catalog.llm.optimizer import OPTIMIZER
 from labcore.catalog.llm.upkeep import EVERY as UPKEEP
@@ -47,7 +48,8 @@ def test_every_online_and_every_preference_row_is_there_with_its_own_choices():
         changed = {knob.key for knob in row.knobs if usual[knob.key] != knob.default}
         assert changed <= {"beta", "pairs", "teacher"} and usual.keys() - {knob.key for knob in row.knobs} == {
             "sft_steps", "sft_target", "lora_rank", "lora_alpha", "gradient_checkpointing", "optimizer", "compile",
-            *(knob.key for knob in (*OPTIMIZER, *PROMPT, *UPKEEP)), *({"rollouts"} & usual.keys())}
+            *(knob.key for knob in (*OPTIMIZER, *PROMPT, *UPKEEP)),
+            *({"rollouts", *(knob.key for knob in DIFFICULTY)} & usual.keys())}
         assert row.models == rows[key].models and set(rows[key].panels) <= set(row.panels)
 
 

@@ -101,3 +101,17 @@ def test_pairs_and_examples_have_their_tokens():
     examples = record.samples["examples"]
     losses = [-logprob for each in examples for logprob in each["logprobs"]]
     assert len(examples) == view.GROUPS and sum(losses) / len(losses) == pytest.approx(record.metrics["loss"], abs=1e-3)
+
+
+def test_stale_samples_say_how_old_they_are_and_how_far_from_the_policy():
+    """One update a step, k = 1: at step 5 the batch is 1 update old. KL and sample size by hand, from the gaps."""
+    record = records(session("grpo", letters=False, steps=5, staleness=1, easiest=3, learning_rate=0.02),
+                     pictures=True)[4]
+    groups = record.samples["groups"]
+    assert {group["age"] for group in groups} == {1} and all(3 <= group["level"] <= 6 for group in groups)
+    gaps = torch.tensor([gap for each in completions(record.samples) for gap in each["met"]["gap"]]).double()
+    assert record.metrics["sampling/kl"] == pytest.approx(float((gaps.exp() - 1 - gaps).mean()), rel=1e-3)
+    weights = gaps.exp()
+    expected = weights.sum() ** 2 / (len(weights) * (weights**2).sum())
+    assert record.metrics["sampling/effective_frac"] == pytest.approx(float(expected), rel=1e-4)
+    assert record.metrics["sampling/kl"] > 0 and float(expected) < 1

@@ -123,3 +123,12 @@ def test_on_a_gpu_a_micro_batch_takes_what_the_run_leaves_of_the_card(monkeypatc
     larger = memory.changed(spec, [("gpu_share", 1.0)])
     assert memory.batch(larger, large, card).prompts == passes.ON_GPU // one == 18, "a GPU is busy by then"
     assert found["Optimizer"].why.startswith("2 bytes") and found["Logits"].why.endswith(", in chunks")
+
+
+def test_completions_that_wait_are_counted_and_no_weights_of_old_policies():
+    """A batch of 3 × 2 completions of 4 tokens and prompts of 5: 6·4·13 + 3·5·9 = 447 bytes, for 2 steps and 3 more."""
+    spec = make(algorithm_key="grpo", task_key="sort", knobs={"max_new_tokens": 4, "staleness": 2})
+    assert memory.waiting(spec, DONE) == 2 * 447
+    more = make(algorithm_key="grpo", task_key="sort", knobs={**spec.knobs, "replay_share": 0.5, "replay_steps": 3})
+    assert memory.waiting(more, DONE) == 5 * 447
+    assert memory.waiting(make(algorithm_key="grpo", task_key="sort"), DONE) == 0

@@ -1,8 +1,9 @@
-"""What becomes of the knobs of stale data in another tool."""
+"""What becomes of the knobs of stale data and of difficulty in another tool."""
 
 from __future__ import annotations
 
 from labcore.catalog.conditions import SAME_DTYPE
+from labcore.catalog.llm.difficulty import DIFFICULTY
 from labcore.catalog.llm.staleness import IN_ORDER
 from labcore.exports.handover.plan import Rule, Rules, acting, built_in, missing, switch
 
@@ -17,3 +18,9 @@ def stale_rules(tool: str, staleness: Rule, precision: str) -> Rules:
         "replay_steps": built_in(),
         "sampler_dtype": switch(missing(f"the script does not round the sampler's weights: see {precision}"),
                                 SAME_DTYPE)}
+
+
+def pool_rules(note: str) -> Rules:
+    """The same of the knobs of difficulty, which nothing there stands for; `note` says what to do."""
+    pool, *others = (knob.key for knob in DIFFICULTY)
+    return {pool: switch(missing(note), 0), **dict.fromkeys(others, built_in("with prompt_pool"))}
