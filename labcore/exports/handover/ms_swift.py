@@ -12,7 +12,7 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.exports.handover import shell, trl
-from labcore.exports.handover.ms_swift_rules import OF_TRAINER, RULES, TOOL
+from labcore.exports.handover.ms_swift_rules import DEMONSTRATIONS, OF_TRAINER, RULES, TOOL
 from labcore.exports.handover.plan import UNKNOWN, Line, Plan, lines, missing, remarks, requirement
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, needs_pairs, packages, task_code
 from labcore.exports.handover.trl_pairs import LABELLED
@@ -99,7 +99,8 @@ def _main(plan: Plan) -> str:
         LABELLED if shape == "singles" else "", _CHAT if plan.chat else "",
         _EXAMPLE.format(prompt="written(prompt)" if plan.chat else "prompt"),
         _TOKENIZER.format(classes=classes) if plan.chat or sampled else "", pairs,
-        _ROWS.format(example=_EXAMPLES[shape].format(margin=margin), rows=rows),
+        _ROWS.format(file="train.jsonl", example=_EXAMPLES[shape].format(margin=margin), rows=rows),
+        _ROWS.format(file=DEMONSTRATIONS, example=_EXAMPLES["sft"], rows=rows) if plan.get("sft_weight") else "",
         _PLUGIN.replace("BOS", str(not plan.chat)), _REWARD if plan.loop == "online" and not _taught(plan) else ""])
 
 
@@ -130,7 +131,7 @@ _TOKENIZER = '''    from transformers import {classes}
 _SAMPLED = '''    found = sampled_pairs(AutoModelForCausalLM.from_pretrained(sys.argv[1]), TOKENIZER)
     found = (found * ({rows} // len(found) + 1))[:{rows}]
 '''
-_ROWS = '''    with open("train.jsonl", "w", encoding="utf-8") as file:
+_ROWS = '''    with open("{file}", "w", encoding="utf-8") as file:
         for row in {rows}:
             row = {example}
             file.write(json.dumps(row, ensure_ascii=False) + "\\n")

@@ -45,6 +45,7 @@ from labcore.exports.handover.trl_online import generations
 from labcore.exports.handover.trl_pairs import FOR_PAIRS, losses, second, without
 
 TOOL = "ms-swift"
+DEMONSTRATIONS = "demonstrations.jsonl"
 _ROWS = "per_device_train_batch_size"
 
 
@@ -120,6 +121,17 @@ def _sampler_mode(plan: Plan, value: Any) -> str:
         value).startswith("sequence") else ""
 
 
+def _demonstrations(plan: Plan, value: Any) -> dict[str, Any]:
+    """CHORD's constant weight of the rows in a second data set."""
+    return {"chord_sft_dataset": DEMONSTRATIONS, "chord_mu_peak": value, "chord_mu_valley": value,
+            "chord_sft_per_device_train_batch_size": per_device(int(plan["prompts_per_step"]) // plan.parts),
+            "chord_mu_warmup_steps": 0, "chord_mu_decay_steps": 0}
+
+
+def _with_demonstrations(rule: Rule) -> Rule:
+    return lambda plan, value: rule(plan, value) if plan["sft_weight"] else Line("", value, {}, built_in=True)
+
+
 _CORRECTION = "rollout_importance_sampling"
 _STAYS = "β stays as it is in ms-swift: give the value that it had reached"
 _NO_CRITIC = missing("ms-swift trains a critic only on the scores of a reward model (--rlhf_type ppo): the baseline is "
@@ -147,6 +159,11 @@ ONLINE: Rules = {
     "min_p": switch(to("min_p"), 0.0), "repetition_penalty": switch(to("repetition_penalty"), 1.0),
     "max_new_tokens": to("max_completion_length"),
     "entropy_coef": switch(missing("ms-swift has no entropy bonus"), 0.0),
+    "entropy_target": switch(missing("ms-swift has no entropy bonus"), 0.0), "entropy_step": built_in(),
+    "sft_weight": switch(given(_demonstrations, "of prompts drawn anew, not of those of the batch"), 0.0),
+    "sft_focus": _with_demonstrations(given(lambda plan, value: {"chord_enable_phi_function": value})),
+    "sft_decay_steps": _with_demonstrations(switch(given(lambda plan, value: {
+        "chord_mu_decay_steps": value * plan.passes * plan.parts, "chord_mu_valley": 0.0}), 0)),
     "top_entropy_share": switch(to("top_entropy_quantile"), 1.0),
     "off_policy_threshold": switch(missing("ms-swift 4.6.0 stops with an error at off_policy_sequence_mask_delta"),
                                    0.0),

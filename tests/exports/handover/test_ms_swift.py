@@ -173,6 +173,17 @@ def test_a_run_with_a_teacher_is_handed_over_with_it(algorithm, wanted):
     assert ms_swift.settings(own)["teacher_model"] == "teacher" and "export that run" in lines(own)["teacher"].note
 
 
+def test_demonstrations_are_a_second_data_set(tmp_path):
+    each = plan("chord", steps=2, knobs={"sft_weight": 0.3, "sft_decay_steps": 5})
+    found = parsed(started(ms_swift.script(each), tmp_path, "some/model"))
+    assert found | {"chord_sft_dataset": ["demonstrations.jsonl"], "chord_mu_peak": 0.3, "chord_mu_valley": 0.0,
+                    "chord_mu_decay_steps": 5 * each.passes, "chord_enable_phi_function": True} == found
+    row = json.loads((tmp_path / "demonstrations.jsonl").read_text().splitlines()[0])
+    assert sorted(row["messages"][0]["content"].strip("=")) == [*row["messages"][1]["content"]]
+    assert ms_swift.settings(plan("chord"))["chord_mu_valley"] == plan("chord")["sft_weight"], "a constant weight"
+    assert "chord_sft_dataset" not in ms_swift.settings(plan("grpo"))
+
+
 def test_a_loss_of_another_trainer_is_not_added_to_dpo():
     line = lines(mixed("dpo", second_loss="orpo"))["second_loss"]
     assert line.unsupported and ms_swift.settings(mixed("dpo", second_loss="orpo"))["loss_type"] == ["sigmoid"]
