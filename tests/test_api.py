@@ -60,6 +60,14 @@ def test_a_run_is_that_of_the_store(maze):
         assert {key: logged[key] for key in row.metrics} == row.metrics and logged["env_steps"] == row.env_steps
 
 
+def test_the_rows_of_a_long_run_are_read_in_parts(maze, monkeypatch):
+    whole = maze.metrics()
+    monkeypatch.setattr("labcore.runs.store.steps.MANY", 5)
+    monkeypatch.setattr("labcore.runs.store.steps.CHUNK", 5)
+    monkeypatch.setattr(Store, "steps_after", lambda *_: pytest.fail("all rows were read at once"))
+    assert maze.metrics().equals(whole)
+
+
 def test_the_same_spec_gives_the_numbers_of_the_command_line(maze):
     run_id = Store().create(maze.spec, mine=True)
     drive(Store(), run_id)

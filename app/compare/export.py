@@ -110,6 +110,6 @@ def rows(chosen: Chosen) -> bytes:
 
 def _steps(chosen: Chosen, trace: Trace) -> Iterator[list[Any]]:
     source = source_of(chosen, trace.run)
-    found = lab().store.steps_after(source.id) if isinstance(source, RunRow) else imported.rows(source)
+    found = lab().store.every_step(source.id, source.step) if isinstance(source, RunRow) else imported.rows(source)
     for step in found:
         yield [step.step, step.tokens, step.env_steps, step.seconds, step.metrics]

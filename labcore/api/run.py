@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from labcore.api import processes
@@ -76,11 +77,18 @@ class Run:
 
         NaN where a step did not log a metric. Units are in `labcore.catalog.metrics.METRICS`.
         """
-        steps = store().steps_after(self.id)
-        rows = [{"step": row.step, "tokens": row.tokens, "env_steps": row.env_steps, "seconds": row.seconds,
-                 **row.metrics} for row in steps]
-        logged = {key for row in steps for key in row.metrics}
-        return pd.DataFrame(rows, columns=[*COUNTERS, *ordered(logged)]).set_index("step")
+        steps = store().every_step(self.id, store().run(self.id).step)  # a long run's in parts, to save memory
+        count = len(steps)
+        counters = {key: np.zeros(count, float if key == "seconds" else int) for key in COUNTERS}
+        logged: dict[str, np.ndarray] = {}
+        for place, row in zip(range(count), steps, strict=False):  # a run may log more meanwhile
+            for key, column in counters.items():
+                column[place] = getattr(row, key)
+            for key, value in row.metrics.items():
+                if key not in logged:
+                    logged[key] = np.full(count, np.nan)
+                logged[key][place] = value
+        return pd.DataFrame({**counters, **{key: logged[key] for key in ordered(logged)}}).set_index("step")
 
     def rollouts(self, step: int | None = None) -> pd.DataFrame:
         """The completions that were recorded at a step (None: the newest with any), one row each.

@@ -40,6 +40,7 @@ _IN_GROUP = "Scale: a completion's own reward is in the group mean, so the gradi
 _BASELINE = "{reward} − {baseline:b}"  # where the baseline itself is not in a file
 
 _NO_TEACHER = (
+    There("ms-swift", {"teacher_kl_coef": 1.0}),
     There("DistillationTrainer", {"beta": 1.0}, "the reverse KL over the whole vocabulary: the mean gradient of the "
           "log-ratio with a discount of 0, with less noise"),
     There("verl", {_VERL: "grpo"}, "verl's trainer takes no teacher here: these are GRPO's advantages of the rewards"),
@@ -312,7 +313,8 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               trainer="DistillationTrainer"),
     Advantage("teacher_mean_log_ratio", "mean log-ratio of teacher to policy from this token on",
               r"\frac{\sum_{s\ge t}\gamma_T^{s-t}\log\frac{\pi_T(y_s)}{\pi_{old}(y_s)}}{\sum_{s\ge t}\gamma_T^{s-t}}",
-              teacher=True, knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, elsewhere=_NO_TEACHER,
+              teacher=True, knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, elsewhere=(
+        There("ms-swift", {"teacher_kl_coef": 1.0}, "the log-ratio of the token itself"), *_NO_TEACHER),
               trainer="DistillationTrainer",
               bias="Direction: the mean over the rest of a completion gives its last tokens more weight."),
 ))

@@ -27,7 +27,7 @@ from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import home, made, path_of, run_folder
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import RunSpec
-from labcore.runs.store.rows import COUNTERS, Event, RunRow, Step
+from labcore.runs.store.rows import COUNTERS, Event, RunRow
 from labcore.runs.store.store import Store
 from labcore.tasks.held_out import held_out_file
 
@@ -128,24 +128,32 @@ def values(content: bytes) -> int:
     return 1 + sum(map(content.count, (b",", b"[", b"{")))
 
 
-def _check_room(run_id: str, rows: Sequence[Step], events: Sequence[Event], table: bytes) -> None:
-    """Raise LabError where no reader would take a run's rows, or its events, which are written as `table`."""
-    wide = len(COUNTERS) + len({key for row in rows for key in row.metrics})
-    if max(cells(len(rows), wide), cells(len(events), 5)) > MOST_CELLS or values(table) > MOST_VALUES[EVENTS]:
-        raise LabError(f"The run {run_id} has {len(rows):,} rows of {wide} numbers and {len(events):,} events, too "
-                       "many for a capsule: export it without --capsule.")
+def _check_cells(store: Store, run_id: str) -> None:
+    """Raise LabError where no reader would take a run's rows, before they are read."""
+    count, wide = store.count_steps(run_id), len(COUNTERS) + len(store.logged(run_id))
+    if cells(count, wide) > MOST_CELLS:
+        raise LabError(f"The run {run_id} has {count:,} rows of {wide} numbers, too many for a capsule: export it "
+                       "without --capsule.")
+
+
+def _check_events(run_id: str, events: Sequence[Event], table: bytes) -> None:
+    """Raise LabError where no reader would take a run's events, which are written as `table`."""
+    if cells(len(events), 5) > MOST_CELLS or values(table) > MOST_VALUES[EVENTS]:
+        raise LabError(f"The run {run_id} has {len(events):,} events, too many for a capsule: export it without "
+                       "--capsule.")
 
 
 def _write(store: Store, row: RunRow, folder: Path, packed: Path, name: str, largest: int) -> None:
     """`largest`, in bytes, may be a checkpoint that is packed; with 0 there is nothing to look at either."""
     storage.fetch_run(row.id)
+    _check_cells(store, row.id)
     rows, checkpoints = store.steps_after(row.id), _Checkpoints(row, largest)
     tidy = _without_places(row.spec)
     events = [replace(event, payload=tidy(event.payload)) for event in store.events_after(row.id)]
     spec = _portable(row.spec, None if checkpoints.left_out else f"{CHECKPOINTS}/{checkpoints.first.name}/policy")
     write_metrics(folder / METRICS, rows)
     write_events(folder / EVENTS, events)
-    _check_room(row.id, rows, events, (folder / EVENTS).read_bytes())
+    _check_events(row.id, events, (folder / EVENTS).read_bytes())
     write_knobs(folder / KNOBS, KnobHistory(row.spec, events).changes)
     (folder / SPEC).write_text(json.dumps(json.loads(spec.to_json()), ensure_ascii=False, indent=2) + "\n", "utf-8")
     (folder / README).write_text(_README.format(run=row.id, file=name), "utf-8")

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from labcore.catalog import choices
 from labcore.exports.handover import shell, trl
-from labcore.exports.handover.ms_swift_rules import OF_TRAINER, RULES, TOOL
+from labcore.exports.handover.ms_swift_rules import DEMONSTRATIONS, OF_TRAINER, RULES, TOOL
 from labcore.exports.handover.plan import UNKNOWN, Line, Plan, lines, missing, remarks, requirement
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, needs_pairs, packages, task_code
 from labcore.exports.handover.trl_pairs import LABELLED
@@ -39,16 +40,21 @@ def settings(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] = {"model": "$MODEL", "model_type": "any_model", "use_hf": True, "torch_dtype": "float32",
                              "fp16": False, "external_plugins": "task.py", "dataset": "train.jsonl",
                              "gradient_accumulation_steps": 1}
-    if plan.loop != "sft":
+    if kind(plan) != "sft":
         found["rlhf_type"] = kind(plan)
     if plan.loop == "online":
-        found |= {"reward_funcs": "score", "log_completions": True, "log_entropy": True}
+        found |= {"log_completions": True, "log_entropy": True} | ({} if _taught(plan) else {"reward_funcs": "score"})
     if not plan.get("lora_rank"):
         found["tuner_type"] = "full"
     for line in mapped(plan):
         found |= line.settings
     return found | {"seed": plan.spec.seed, "max_steps": steps, "logging_steps": 1, "save_steps": steps,
                     "save_only_model": True, "report_to": "none", "output_dir": "trained", "add_version": False}
+
+
+def _taught(plan: Plan) -> bool:
+    """Whether the advantage is the teacher's, without rewards."""
+    return any(each.teacher for each in choices.chosen(choices.ADVANTAGE, plan.spec.knobs))
 
 
 def words(argument: str, value: Any) -> str:
@@ -69,7 +75,7 @@ def script(plan: Plan) -> str:
         return f"{_NOTHING.format(label=plan.spec.row.label)}#\n{remarks(found, TOOL)}\n"
     needs = requirement(TOOL, VERSION) + packages(plan)
     needs += " bitsandbytes" * (plan["optimizer"] == "adamw_8bit") + " vllm" * (plan.get("rollouts") == "vllm")
-    command = "sft" if plan.loop == "sft" else "rlhf"
+    command = "sft" if kind(plan) == "sft" else "rlhf"
     top = shell.head(plan, found, TOOL, TOOL, VERSION, needs, f"swift/arguments/{command}_args.py")
     names = _SAID | {key: line.knob for line in found for key in line.settings}
     rows = [(words(key, value), names.get(key, "")) for key, value in settings(plan).items()]
@@ -93,8 +99,9 @@ def _main(plan: Plan) -> str:
         LABELLED if shape == "singles" else "", _CHAT if plan.chat else "",
         _EXAMPLE.format(prompt="written(prompt)" if plan.chat else "prompt"),
         _TOKENIZER.format(classes=classes) if plan.chat or sampled else "", pairs,
-        _ROWS.format(example=_EXAMPLES[shape].format(margin=margin), rows=rows),
-        _PLUGIN.replace("BOS", str(not plan.chat)), _REWARD if plan.loop == "online" else ""])
+        _ROWS.format(file="train.jsonl", example=_EXAMPLES[shape].format(margin=margin), rows=rows),
+        _ROWS.format(file=DEMONSTRATIONS, example=_EXAMPLES["sft"], rows=rows) if plan.get("sft_weight") else "",
+        _PLUGIN.replace("BOS", str(not plan.chat)), _REWARD if plan.loop == "online" and not _taught(plan) else ""])
 
 
 _NOTHING = f'''# ms-swift {VERSION} has no trainer for {{label}}, so there is nothing to start here: take the script for
@@ -124,7 +131,7 @@ _TOKENIZER = '''    from transformers import {classes}
 _SAMPLED = '''    found = sampled_pairs(AutoModelForCausalLM.from_pretrained(sys.argv[1]), TOKENIZER)
     found = (found * ({rows} // len(found) + 1))[:{rows}]
 '''
-_ROWS = '''    with open("train.jsonl", "w", encoding="utf-8") as file:
+_ROWS = '''    with open("{file}", "w", encoding="utf-8") as file:
         for row in {rows}:
             row = {example}
             file.write(json.dumps(row, ensure_ascii=False) + "\\n")

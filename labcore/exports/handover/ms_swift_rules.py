@@ -6,6 +6,7 @@ swift/rlhf_trainers and swift/rl_core.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from labcore.catalog import choices
@@ -37,11 +38,14 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
+from labcore.exports.handover.stale_data import stale_rules
 from labcore.exports.handover.training_arguments import TRAINING_ARGUMENTS
+from labcore.exports.handover.trl_distillation import teacher, teacher_line
 from labcore.exports.handover.trl_online import generations
 from labcore.exports.handover.trl_pairs import FOR_PAIRS, losses, second, without
 
 TOOL = "ms-swift"
+DEMONSTRATIONS = "demonstrations.jsonl"
 _ROWS = "per_device_train_batch_size"
 
 
@@ -63,6 +67,24 @@ SFT: Rules = {
     **_COMMON, "sequences_per_step": given(lambda plan, value: {_ROWS: per_device(value)}),
     "sft_loss": choices_of(choices.SFT_LOSS, TOOL, "all tokens count the same"),
     **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED)}
+
+
+# ---------------------------------------------------------------- teachers
+
+def _teacher(plan: Plan, value: Any) -> Line:
+    """The teacher, which is a model of the same unknown family as the policy."""
+    if not choices.needs_teacher(plan.spec.knobs):
+        return Line("", value, {}, built_in=True)
+    return replace(teacher_line(plan, value), built_in=False, settings={
+        "teacher_model": teacher(plan), "teacher_model_type": "any_model"})
+
+
+_GKD: Rules = {
+    **SFT, "teacher": _teacher, "on_policy_share": to("lmbda"),
+    "answers": switch(missing("ms-swift has no answers of the teacher: put them into the rows below"), "given"),
+    "temperature": to("temperature"), "max_new_tokens": to("max_completion_length"), "top_p": to("top_p"),
+    "top_k": given(lambda plan, value: {"top_k": value or -1}),
+    "sft_loss": choices_of(choices.SFT_LOSS, TOOL, "see beta")}
 
 
 # ---------------------------------------------------------------- online
@@ -99,6 +121,17 @@ def _sampler_mode(plan: Plan, value: Any) -> str:
         value).startswith("sequence") else ""
 
 
+def _demonstrations(plan: Plan, value: Any) -> dict[str, Any]:
+    """CHORD's constant weight of the rows in a second data set."""
+    return {"chord_sft_dataset": DEMONSTRATIONS, "chord_mu_peak": value, "chord_mu_valley": value,
+            "chord_sft_per_device_train_batch_size": per_device(int(plan["prompts_per_step"]) // plan.parts),
+            "chord_mu_warmup_steps": 0, "chord_mu_decay_steps": 0}
+
+
+def _with_demonstrations(rule: Rule) -> Rule:
+    return lambda plan, value: rule(plan, value) if plan["sft_weight"] else Line("", value, {}, built_in=True)
+
+
 _CORRECTION = "rollout_importance_sampling"
 _STAYS = "β stays as it is in ms-swift: give the value that it had reached"
 _NO_CRITIC = missing("ms-swift trains a critic only on the scores of a reward model (--rlhf_type ppo): the baseline is "
@@ -110,7 +143,10 @@ _GROUPS = given(lambda plan, value: {"num_generations": generations(plan)},
                 f"{generations(plan)} of fewer prompts make the same batch")
 _MASKED = "masked rows stay in ms-swift's number of sequences: smaller by the share kept"
 ONLINE: Rules = {
-    **_COMMON, **REWARD_RULES,
+    **_COMMON, **REWARD_RULES, "teacher": _teacher,
+    "teacher_discount": switch(missing("each token has the log-ratio of its own only"), 0.0),
+    **stale_rules(TOOL, missing("ms-swift samples right before the updates of a batch, or one batch earlier with "
+                                "--async_generate"), "vllm_engine_kwargs"),
     "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),
     "kl_placement": given(lambda plan, value: {"kl_in_reward": value == "reward"}), "kl_estimator": _kl_estimator,
     "adaptive_kl_target": switch(missing(_STAYS), 0.0), "adaptive_kl_horizon": lambda plan, value: Line(
@@ -124,9 +160,10 @@ ONLINE: Rules = {
     "max_new_tokens": to("max_completion_length"),
     "entropy_coef": switch(missing("ms-swift has no entropy bonus"), 0.0),
     "entropy_target": switch(missing("ms-swift has no entropy bonus"), 0.0), "entropy_step": built_in(),
-    "sft_weight": switch(missing("write the right answers into a file and give it as chord_sft_dataset, with "
-                                 "chord_mu_peak and chord_mu_valley"), 0.0),
-    "sft_focus": built_in("chord_enable_phi_function"), "sft_decay_steps": built_in("chord_mu_decay_steps"),
+    "sft_weight": switch(given(_demonstrations, "of prompts drawn anew, not of those of the batch"), 0.0),
+    "sft_focus": _with_demonstrations(given(lambda plan, value: {"chord_enable_phi_function": value})),
+    "sft_decay_steps": _with_demonstrations(switch(given(lambda plan, value: {
+        "chord_mu_decay_steps": value * plan.passes * plan.parts, "chord_mu_valley": 0.0}), 0)),
     "top_entropy_share": switch(to("top_entropy_quantile"), 1.0),
     "off_policy_threshold": switch(missing("ms-swift 4.6.0 stops with an error at off_policy_sequence_mask_delta"),
                                    0.0),
@@ -139,7 +176,8 @@ ONLINE: Rules = {
     "reference_mixup": lambda plan, value: (to("ref_model_mixup_alpha") if plan["reference_every"] else built_in())(
         plan, value),
     "whiten_rewards": switch(missing("ms-swift whitens no rewards of tokens"), False),
-    "whiten_advantages": built_in(),  # the run whitens only what comes from a critic
+    "whiten_advantages": lambda plan, value: (switch(missing("ms-swift whitens no advantages of tokens"), False) if (
+        choices.needs_teacher(plan.spec.knobs)) else built_in())(plan, value),  # of others only those of a critic
     "advantage": _advantage, "normalisation": choices_of(choices.NORMALISATION, TOOL, "see scale_rewards"),
     "ratio": choices_of(choices.RATIO, TOOL, "it uses ratios of tokens"),
     "surrogate": choices_of(choices.SURROGATE, TOOL, "it clips the ratio"),
@@ -175,7 +213,7 @@ def _one_loss(kind: str) -> Rules:
 
 
 RULES: dict[str, Rules] = {  # by the algorithm that `swift rlhf` is asked for; SFT is a command of its own
-    "grpo": ONLINE, "sft": SFT, "dpo": _DPO, "orpo": _one_loss("orpo"),
+    "grpo": ONLINE, "sft": SFT, "gkd": _GKD, "dpo": _DPO, "orpo": _one_loss("orpo"),
     "kto": {**_one_loss("kto"), "pairs_per_step": given(lambda plan, value: {_ROWS: per_device(2 * value)},
                                                         "in single completions, two of each pair")},
     "cpo": {**_one_loss("cpo"), "second_loss": choice({choices.NO_LOSS: ({"cpo_alpha": 0.0}, ""), "sft": ({}, "")},
@@ -185,5 +223,5 @@ RULES: dict[str, Rules] = {  # by the algorithm that `swift rlhf` is asked for; 
         "center_rewards_coefficient"), 0.0)}}
 # The algorithm for TRL's trainer, which the run's choices name.
 OF_TRAINER = {"DPOTrainer": "dpo", "KTOTrainer": "kto", "CPOTrainer": "cpo", "ORPOTrainer": "orpo",
-              "SFTTrainer": "sft", "RewardTrainer": "rm",
-              **dict.fromkeys(("GRPOTrainer", "RLOOTrainer", "GMPOTrainer"), "grpo")}
+              "SFTTrainer": "sft", "GKDTrainer": "gkd", "RewardTrainer": "rm",
+              **dict.fromkeys(("GRPOTrainer", "RLOOTrainer", "GMPOTrainer", "DistillationTrainer"), "grpo")}

@@ -109,7 +109,7 @@ def script(plan: Plan) -> str:
 def _first(plan: Plan, name: str) -> tuple[str, str]:
     """The code of the reward functions of a trainer that takes some, and its arguments before the configuration."""
     if name in trl_distillation.TAUGHT:
-        return "", f"teacher_model={trl_distillation.teacher(plan)}, "
+        return "", f"teacher_model={trl_distillation.teacher(plan)!r}, "
     if plan.loop != "online":
         return "", ""
     code, rewards = trl_online.functions(plan)

@@ -26,9 +26,9 @@ PLACE = "teacher"  # the folder of a teacher that is a run of the lab
 
 
 def teacher(plan: Plan) -> str:
-    """The argument `teacher_model` as code."""
+    """The argument `teacher_model`: a folder or an id of the hub."""
     name = str(plan.get("teacher", ""))
-    return repr(name if _published(name) else PLACE)
+    return name if _published(name) else PLACE
 
 
 # GKDTrainer takes conversations only: this writes one as the plain text that the run has.
@@ -46,14 +46,15 @@ def _published(name: str) -> bool:
     return may_be_hub_id(name) or (bool(name) and Path(name).is_dir())
 
 
-def _teacher(plan: Plan, value: Any) -> Line:
+def teacher_line(plan: Plan, value: Any) -> Line:
+    """The teacher as an argument of the script's code."""
     there = _published(str(value))
     note = "" if there else f"export that run, and put its folder checkpoint here as {PLACE}"
     return Line("", value, {}, built_in=there, note=note)
 
 
 _GKD: Rules = {
-    "sequences_per_step": to("per_device_train_batch_size"), "teacher": _teacher,
+    "sequences_per_step": to("per_device_train_batch_size"), "teacher": teacher_line,
     "sft_loss": choices_of(choices.SFT_LOSS, "GKDTrainer", "see beta"),
     "on_policy_share": to("lmbda"), "answers": given(lambda plan, value: {"seq_kd": value == "teacher"}),
     "temperature": to("temperature"), "max_new_tokens": to("max_new_tokens"),
@@ -68,7 +69,7 @@ _DISTILLATION: Rules = {
     **{knob: ONLINE["GRPOTrainer"][knob] for knob in _SAMPLED},
     "prompts_per_step": given(lambda plan, value: {"per_device_train_batch_size": value * int(plan["group_size"])}),
     "group_size": switch(built_in("one completion of more prompts: the batch is as large"), 1),
-    "updates_per_batch": _ONCE, "mini_batches": _ONCE, "teacher": _teacher,
+    "updates_per_batch": _ONCE, "mini_batches": _ONCE, "teacher": teacher_line,
     "advantage": choices_of(choices.ADVANTAGE, "DistillationTrainer", "see beta"),
     "teacher_discount": switch(missing("DistillationTrainer holds the prefix of each token fixed"), 0.0),
     "whiten_advantages": switch(missing(_NO_GRADE), False)}

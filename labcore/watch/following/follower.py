@@ -138,7 +138,8 @@ class Follower:
                 self._follow(new, names)
         if left := sorted(self._without - self._other):
             self._other.update(left)
-            self._say(f"{self.path.name}: not followed, because they have no step: {listed(left, 5)}.")
+            self._say(f"{self.path.name}: not followed, because they are no log with a step: {listed(left, 5)}. rl-lab "
+                      "import FILE reads charts exported from Weights & Biases.")
 
     def _recognised(self, name: str, last: bool) -> _New | None:
         """Return the layout of a file; None if it has none. If the layout cannot be decided yet, the file waits."""

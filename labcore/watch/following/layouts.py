@@ -25,6 +25,7 @@ from labcore.watch.following.wandb_log import WandbLog
 
 HELD_OUT = "validation"  # the run of completions that are not trained on
 _FEW = 5  # rows of a log that may precede the first row with a step
+_OF_A_CHART = "__MIN"  # how Weights & Biases ends the name of a column beside each curve of a chart
 HEAD = 2**16  # bytes at the start of a file that decide its layout
 
 
@@ -91,9 +92,11 @@ def _columns(line: bytes) -> list[str]:
 
 
 def _table(head: bytes) -> bool | None:
-    """True if the header of a CSV has a step, or if its rows count as steps; None if there is no header yet."""
+    """True if the header of a CSV has a step, or if its rows count as steps; None if there is no header yet. A chart of
+    Weights & Biases has a column for each run, so it is no log of one."""
     try:
-        return _placed(head_of("The file", head[:head.rfind(b"\n") + 1]).header)
+        header = head_of("The file", head[:head.rfind(b"\n") + 1]).header
+        return _placed(header) and not any(column.endswith(_OF_A_CHART) for column in header)
     except UnicodeDecodeError:
         return False
     except LabError:

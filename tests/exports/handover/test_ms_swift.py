@@ -51,7 +51,7 @@ def test_every_argument_exists_in_that_version_and_takes_its_value(plans):
     assert ARGUMENTS["version"] == ms_swift.VERSION
     for each in filter(ms_swift.kind, plans):
         settings = ms_swift.settings(each)
-        known = parser("sft" if each.loop == "sft" else "rlhf")
+        known = parser("sft" if ms_swift.kind(each) == "sft" else "rlhf")
         words = [word.strip("'\"") for key, value in settings.items() for word in ms_swift.words(key, value).split()
                  if "$" not in str(value)]
         assert set(vars(known.parse_args(words))) >= set(settings), each.run
@@ -157,6 +157,31 @@ def test_what_ms_swift_has_not_is_said():
 def test_losses_of_pairs(loss, second, wanted):
     knobs = {"second_loss": second, "second_weight": 1.0} | ({"label_smoothing": 0.1} if loss == "cdpo" else {})
     assert ms_swift.settings(plan(loss, knobs=knobs)).items() >= wanted.items()
+
+
+@pytest.mark.parametrize("algorithm, wanted", [
+    ("gkd", {"rlhf_type": "gkd", "beta": 0.3, "lmbda": 0.5, "max_completion_length": 8}),
+    ("opd", {"rlhf_type": "grpo", "teacher_kl_coef": 1.0})])
+def test_a_run_with_a_teacher_is_handed_over_with_it(algorithm, wanted):
+    knobs = {"jsd_beta": 0.3, "on_policy_share": 0.5} if algorithm == "gkd" else {"teacher_discount": 0.5}
+    each = plan(algorithm, knobs={"teacher": "some/model", **knobs})
+    found = ms_swift.settings(each)
+    assert found | wanted | {"teacher_model": "some/model", "teacher_model_type": "any_model"} == found
+    assert "reward_funcs" not in found and "orms" not in ms_swift.script(each)
+    assert algorithm == "gkd" or "of its own only" in lines(each)["teacher_discount"].note
+    own = mixed(algorithm, teacher="gkd-sort-ab12")
+    assert ms_swift.settings(own)["teacher_model"] == "teacher" and "export that run" in lines(own)["teacher"].note
+
+
+def test_demonstrations_are_a_second_data_set(tmp_path):
+    each = plan("chord", steps=2, knobs={"sft_weight": 0.3, "sft_decay_steps": 5})
+    found = parsed(started(ms_swift.script(each), tmp_path, "some/model"))
+    assert found | {"chord_sft_dataset": ["demonstrations.jsonl"], "chord_mu_peak": 0.3, "chord_mu_valley": 0.0,
+                    "chord_mu_decay_steps": 5 * each.passes, "chord_enable_phi_function": True} == found
+    row = json.loads((tmp_path / "demonstrations.jsonl").read_text().splitlines()[0])
+    assert sorted(row["messages"][0]["content"].strip("=")) == [*row["messages"][1]["content"]]
+    assert ms_swift.settings(plan("chord"))["chord_mu_valley"] == plan("chord")["sft_weight"], "a constant weight"
+    assert "chord_sft_dataset" not in ms_swift.settings(plan("grpo"))
 
 
 def test_a_loss_of_another_trainer_is_not_added_to_dpo():

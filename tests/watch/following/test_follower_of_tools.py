@@ -7,6 +7,7 @@ import pytest
 from labcore.runs.files.paths import home
 from labcore.watch.following import follower as module
 from labcore.watch.following.swift_completions import SwiftCompletions
+from tests.runs.imports import files
 from tests.watch.following.tools import RECORDED, Followed, Session, content, copied, curve, once, sent, tool_of
 
 
@@ -90,6 +91,14 @@ def test_ms_swifts_completions_grow_line_by_line(tmp_path):
     rest = followed.append(data[first:] + b'{"step": ["x"]}\n{"step": ["5"], "prompt": ["a"]}\nnot JSON\n')
     assert [one.step, *(each.step for each in rest)] == [1, 2, 3, 4] and "line 6" in followed.said[0]
     assert rest[1].read().completions[0] == "5K!D" and one.read().group == 4
+
+
+@pytest.mark.parametrize("begins", [b"", b"\xef\xbb\xbf"])
+def test_a_chart_of_weights_and_biases_is_imported_not_followed(begins, tmp_path):
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts/chart.csv").write_bytes(begins + files.CHART.removeprefix(b"\xef\xbb\xbf"))
+    [said] = once(tmp_path / "charts")
+    assert "no log with a step: chart.csv" in said and "rl-lab import FILE reads charts" in said and not sent()
 
 
 def test_weights_and_biases(tmp_path):
