@@ -5,7 +5,7 @@ import pytest
 
 from labcore.tasks.guess import Guess, NumberGame
 
-KNOBS = {"numbers": 7, "max_turns": 3, "turn_tokens": 3, "observation_length": 64}
+KNOBS = {"largest": 7, "max_turns": 3, "turn_tokens": 3, "observation_length": 64}
 
 
 def test_hints():
