@@ -52,7 +52,7 @@ def telling(samples: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Turns]]
         return None
 
     def earned(each: Turns) -> float:
-        return sum(turn["reward"] for turn in each["turns"])
+        return sum(float(turn["reward"]) for turn in each["turns"])
     group, played = max(groups, key=lambda pair: max(map(earned, pair[1])) - min(map(earned, pair[1])))
     best = max(played, key=lambda each: (earned(each), -len(each["turns"])))
     worst = min(played, key=lambda each: (earned(each), -len(each["turns"])))
@@ -72,7 +72,7 @@ def card(first: str, episode: Turns) -> str:
     """One episode: its first observation, and its turns."""
     turns, total = episode["turns"], sum(turn["reward"] for turn in episode["turns"])
     end = "solved" if episode["exact"] else "ended unsolved" if episode.get("ended") else \
-        "cut at the length limit" if episode["truncated"] else "ended by the turn limit"
+        "cut at the length limit" if episode["truncated"] else "not ended"
     said = "".join(_wrote(turn, "" if place else "model") + _said(turn["observation"])
                    for place, turn in enumerate(turns))
     count = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}"

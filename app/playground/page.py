@@ -15,7 +15,7 @@ from app.chat_text import in_one_line
 from app.components.playground_view import payload, playground_view
 from app.components.recorded_clip import recorded_clip
 from app.lab import in_words
-from app.playground import conversation, models, vote
+from app.playground import conversation, models, play, vote
 from app.playground.models import titles
 from app.playground.place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, now
 from app.tokens import literal
@@ -168,6 +168,8 @@ def _answers(place: Place, settings: dict[str, Any], prompt: str, answer: str | 
         shown = [column["model"] for column in found["columns"]]
         playground_view(payload(found, titles(shown), models.runs_of_models(shown), stale=not fresh) | {
             "check": check(spec.task_row, spec.knobs)}, key="playground_view")
+    if spec.task_row.has_turns:
+        play.show(place, spec, settings)
     if fresh and chats(run, spec):
         with above:
             conversation.go_on(prompt, turns, found)

@@ -54,7 +54,7 @@ class OwnEnvironment(EnvironmentTask):
         super().__init__(knobs)
         key = str(knobs[KNOB])
         self.name = key.rpartition(" ")[0] or EXAMPLE
-        self.made = own_reward.function(key, own_reward.ENVIRONMENT) if key else Example
+        self.made: Callable[..., Any] = own_reward.function(key, own_reward.ENVIRONMENT) if key else Example
         self._rows = self._known_rows()
 
     def _known_rows(self) -> Sequence[Row]:
@@ -148,7 +148,8 @@ class Lab(Shape):
     methods = ("reset", "step")
 
     def _begun(self, row: Row) -> str:
-        return self.called("reset", dict(row))
+        found: str = self.called("reset", dict(row))  # a play checks it
+        return found
 
     def _stepped(self, text: str) -> Step:
         found = self.called("step", text)
