@@ -33,8 +33,8 @@ ROWS = (
     Task("guess", "Guess a number", "Find a hidden number in several turns: after each guess the environment says "
          "higher or lower.", "labcore.tasks.guess:Guess", _LOOPS, (
              Knob("largest", "Largest number", 7, "The hidden number is one of 1 to this. Higher: a harder task. "
-                  "Lower: an easier one. Halving finds one of 7 in 3 turns, one of 15 in 4.", low=2, high=999, safe=(3, 31),
-                  group="task"),
+                  "Lower: an easier one. Halving finds one of 7 in 3 turns, one of 15 in 4.", low=2, high=999,
+                  safe=(3, 31), group="task"),
              *limits(3, 3)),
          defaults={"max_new_tokens": 40, "sft_steps": 200, "sft_target": 0.4},
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},

@@ -32,7 +32,7 @@ from labcore.llm.session import LlmSession
 from labcore.llm.token_texts import alternative, token_texts
 from labcore.runs.models import Source, base_folder, source
 from labcore.runs.spec.model_names import BASE, START, Model, parse
-from labcore.tasks.environment import Episode, EnvironmentTask
+from labcore.tasks.environment import EnvironmentTask, Episode
 from labcore.tasks.goal import QUIZ_STREAM
 from labcore.tasks.held_out import problems_of
 from labcore.tasks.task import Problem, Score, Turn, draw, held_of, make_task
