@@ -68,12 +68,12 @@ def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
             f'<span class="rl-muted">{same}</span></p><div class="rl-episodes">{cards}</div>')
 
 
-def card(first: str, episode: Turns) -> str:
-    """One episode: its first observation, and its turns."""
+def card(first: str, episode: Turns, player: str = "model") -> str:
+    """One episode of a player: its first observation, and its turns."""
     turns, total = episode["turns"], sum(turn["reward"] for turn in episode["turns"])
     end = "solved" if episode["exact"] else "ended unsolved" if episode.get("ended") else \
         "cut at the length limit" if episode["truncated"] else "not ended"
-    said = "".join(_wrote(turn, "" if place else "model") + _said(turn["observation"])
+    said = "".join(_wrote(turn, "" if place else player) + _said(turn["observation"])
                    for place, turn in enumerate(turns))
     count = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}"
     return (f'<article class="rl-episode"><header><b>{"✓ " if episode["exact"] else "✗ "}{end}</b>'

@@ -251,12 +251,13 @@ def _answer(session: LlmSession, base: LlmSession, generated: Generated, row: in
     length = int(completions.extents[row])
     ids = completions.ids[row: row + 1, :length]
     own, other = (log_probabilities(each, generated.prompts, ids) for each in (session, base))  # (T, V)
-    logprobs, base_logprobs = (table.gather(1, ids.T)[:, 0].tolist() for table in (own, other))
+    mask = completions.mask[row, :length]  # of an episode without what its environment wrote
+    logprobs, base_logprobs = (table.gather(1, ids.T)[:, 0].masked_fill(~mask, 0).tolist() for table in (own, other))
     written = ids[0].tolist()
     top, chosen = zip(*(_likeliest(session, own[at], other[at], written[:at], token)
                         for at, token in enumerate(written)), strict=True)
     return {**_scored(generated.texts[row], score, bool(completions.truncated[row])),
-            "tokens": token_texts(session.tokenizer, written),
+            "tokens": token_texts(session.tokenizer, written), "observed": (~mask).tolist(),
             "logprob": round(sum(logprobs), 4), "base_logprob": round(sum(base_logprobs), 4),
             "logprobs": [round(value, 4) for value in logprobs],
             "base_logprobs": [round(value, 4) for value in base_logprobs],
