@@ -257,7 +257,8 @@ def _answer(session: LlmSession, base: LlmSession, generated: Generated, row: in
     top, chosen = zip(*(_likeliest(session, own[at], other[at], written[:at], token)
                         for at, token in enumerate(written)), strict=True)
     return {**_scored(generated.texts[row], score, bool(completions.truncated[row])),
-            "tokens": token_texts(session.tokenizer, written), "observed": (~mask).tolist(),
+            "tokens": token_texts(session.tokenizer, written),
+            **({} if bool(mask.all()) else {"observed": (~mask).tolist()}),
             "logprob": round(sum(logprobs), 4), "base_logprob": round(sum(base_logprobs), 4),
             "logprobs": [round(value, 4) for value in logprobs],
             "base_logprobs": [round(value, 4) for value in base_logprobs],
