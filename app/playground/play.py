@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from app import jobs
-from app.llm.dialogue import CSS, card
+from app.dialogue import CSS, card
 from app.playground.place import Place
 from labcore.runs.spec.model_names import parse
 from labcore.runs.spec.run_spec import RunSpec

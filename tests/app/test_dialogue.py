@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.llm import dialogue
+from app import dialogue
 from app.playground import play
 from app.tokens import own
 from labcore.tasks.guess import Guess
