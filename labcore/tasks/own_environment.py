@@ -78,7 +78,6 @@ class OwnEnvironment(EnvironmentTask):
         return [{SEED: int(seed), **self._rows[place]} for seed, place in zip(
             rng.integers(2**31, size=count), rng.integers(len(self._rows), size=count), strict=True)]
 
-
     def player(self, rng: np.random.Generator) -> Player | None:
         with own_reward.quietly(), own_reward.blamed(*_raised(self.name, "player")):
             found = getattr(self.made, "player", None)

@@ -134,7 +134,7 @@ def before(session: LlmSession, step: int) -> Before:
     """
     watched, alone = of(session), apart(session, step)
     drawn = _answers(alone, [each.problem for each in watched])
-    groups, candidates = [], []
+    groups, candidates = list[dict[str, Any]](), []
     for place, each in enumerate(watched):
         rows = drawn.rows(place, len(watched))
         texts = [_sampled(drawn.generated, row) for row in rows]
