@@ -11,12 +11,12 @@ from typing import Any
 
 import streamlit as st
 
-from app import link
+from app import dialogue, link
 from app.chat_text import in_one_line, prompt_view
 from app.components.story_strip import story_strip
 from app.lab import active
 from app.link import Param
-from app.llm import dialogue, probes, reward_parts, sample_age, verdicts
+from app.llm import probes, reward_parts, sample_age, verdicts
 from app.llm.history import Column, over, recurring, thinned
 from app.llm.step_groups import BATCH, WATCHED, Key, groups_of, key_of, likelihoods
 from app.llm.story_words import SMALL, likelihood, sentence

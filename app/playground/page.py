@@ -15,7 +15,7 @@ from app.chat_text import in_one_line
 from app.components.playground_view import payload, playground_view
 from app.components.recorded_clip import recorded_clip
 from app.lab import in_words
-from app.playground import conversation, models, vote
+from app.playground import conversation, models, play, vote
 from app.playground.models import titles
 from app.playground.place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, now
 from app.tokens import literal
@@ -99,6 +99,8 @@ def _right(place: Place) -> None:
         vote.show(place, settings, _prompt(place, spec, voting) if place.own else None)
     else:
         _answers(place, settings, *_prompt(place, spec, voting))
+        if spec.task_row.has_turns:
+            play.show(place, spec, settings)
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
@@ -131,7 +133,7 @@ def _prompt(place: Place, spec: RunSpec, voting: bool) -> tuple[str, str | None]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="playground_prompt"):
         box("Prompt", typed.value, key=typed.key, width="stretch",
             on_change=lambda: go(prompt=typed.taken(), answer=None, talk=turns or None))
-        if spec.task_row.verifiable:
+        if spec.task_row.verifiable and not spec.task_row.has_turns:  # the environment judges episodes
             st.text_input("Right answer", right.value, key=right.key, width=170,
                           help="The right answer for the verifier of the run's task "
                                f"(check: {check(spec.task_row, spec.knobs)}). Empty: no verifier.",

@@ -250,6 +250,14 @@ QUESTIONS = (
              "tokens before the limit.",
              findings=("truncation",), metrics=("completions/truncated_frac", "held_out/truncated_frac"),
              knobs=("max_new_tokens", "overlong_filter", "overlong_buffer", "overlong_penalty")),
+    Question("several_turns", _TEXT, "How does a model learn in several turns?",
+             "An environment answers each turn of the model, and both stand in its context. Only the model's own "
+             "tokens are learnt from: the environment's words are masked out of the loss and of every metric. With one "
+             "reward for the episode all turns share one advantage. If an early turn decides and later ones only "
+             "follow, try an advantage per turn: turn_return, or turn_gae with PPO's critic. If episodes do not end, "
+             "raise the turn limit or the length limit.",
+             metrics=("episodes/mean_turns", "episodes/reward_per_turn", "episodes/unended_frac"),
+             knobs=("max_turns", "turn_tokens", "observation_length", "observation_role")),
     Question("sft_first", _TEXT, "Why is the base trained by SFT first?",
              "RL can only strengthen completions that the policy samples. If a right one never appears, every reward "
              "is 0 and nothing is learnt. A short imitation of examples brings the first successes; RL then raises "

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from labcore.catalog.knob import Knob, Value
 
+TURNS = "max_turns"  # the knob of every task with several turns
+
 
 @dataclass(frozen=True)
 class Task:
@@ -45,6 +47,11 @@ class Task:
     right: str = "Exact match"
     sees: str = "sees"
     goal: Mapping[str, str] = field(default_factory=lambda: {"": "must write {answer}, and earns 1 if exact"})
+
+    @property
+    def has_turns(self) -> bool:
+        """True if an environment answers each turn of the model."""
+        return any(knob.key == TURNS for knob in self.knobs)
 
     def own(self, loop: str, algorithm: str) -> Mapping[str, Value]:
         """The task's own defaults of the knobs of an algorithm with this loop."""

@@ -22,8 +22,8 @@ def add_options(sub: argparse.ArgumentParser) -> None:
                      "function of your own that gives rewards. It is called as in TRL, with prompts, completions, "
                      "completion_ids, answer and the columns of your file, and returns a number or None for each "
                      f"completion. May be repeated; also accepts {', '.join(reward_terms.BUILT_IN)}")
-    sub.add_argument("--environment", metavar="FILE:CLASS", help="a Python class of your own with which the model plays "
-                     "episodes of several turns: reset(row) and step(text), or the methods of TRL's "
+    sub.add_argument("--environment", metavar="FILE:CLASS", help="a Python class of your own with which the model "
+                     "plays episodes of several turns: reset(row) and step(text), or the methods of TRL's "
                      "environment_factory or of verl's BaseInteraction")
     sub.add_argument("--reward-model", metavar="MODEL", help="rewards from a reward model: the folder or hub id of a "
                      "Hugging Face sequence classifier with one score, or a run of the algorithm reward_model")

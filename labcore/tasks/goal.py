@@ -32,6 +32,7 @@ _PAIRS = {
 }
 _SINGLE = "The model {sees} {prompt} and learns that {answer} is a {label} answer."
 _SOURCE = "The model {sees} {prompt} and earns {source}"
+QUIZ_STREAM = 2**32 + 1  # of those that choose the questions of the Playground; (seed, 2³²) draws a trial of a batch
 WATCHED_STREAM = 2**32 + 2  # of the random numbers that choose the prompts which a run watches: a tag that no step has
 _TRIES = 20  # problems, of which the one is shown whose answer earns the most
 

@@ -34,14 +34,14 @@ class NumberGame:
 
 
 class Guess(EnvironmentTask):
-    """Numbers from 1 to `knobs["numbers"]`."""
+    """Numbers from 1 to `knobs["largest"]`."""
 
     name = "guess"
     characters = "0123456789-? []" + "".join(sorted(set(HIGHER + LOWER + CORRECT + INVALID)))
 
     def __init__(self, knobs: Mapping[str, Value], data: Path | None = None) -> None:
         super().__init__(knobs)
-        self.numbers = int(knobs["numbers"])
+        self.numbers = int(knobs["largest"])
 
     def environment(self) -> Environment:
         return NumberGame()

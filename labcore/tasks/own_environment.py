@@ -8,8 +8,10 @@ It is read in the shape of the tool that it was written for, by the methods that
 
 The class may have `rows`, a list of dicts, of which each episode gets one; it always gets a `seed` of its own too. It
 may have `player(rng)`, which returns a function from an observation to a turn: SFT learns the episodes that it solves.
-Without a class the task plays the `Example`, which is written as one of the user's would be. In TRL's shape the model calls a tool by `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, and a turn without a call
-ends the episode. Arguments are JSON: nothing that a model writes is run.
+Without a class the task plays the `Example`, which is written as one of the user's would be.
+
+In TRL's shape the model calls a tool by `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, and a turn without a
+call ends the episode. Arguments are JSON: nothing that a model writes is run.
 
 Source: TRL 1.16, `GRPOTrainer(environment_factory=…)`; verl 0.9, `verl/interactions/base.py`.
 """
@@ -52,7 +54,7 @@ class OwnEnvironment(EnvironmentTask):
         super().__init__(knobs)
         key = str(knobs[KNOB])
         self.name = key.rpartition(" ")[0] or EXAMPLE
-        self.made = own_reward.function(key, own_reward.ENVIRONMENT) if key else Example
+        self.made: Callable[..., Any] = own_reward.function(key, own_reward.ENVIRONMENT) if key else Example
         self._rows = self._known_rows()
 
     def _known_rows(self) -> Sequence[Row]:
@@ -65,7 +67,7 @@ class OwnEnvironment(EnvironmentTask):
 
     def environment(self) -> Environment:
         with own_reward.quietly(), own_reward.blamed(*_raised(self.name, "its constructor")):
-            shape = next((shape for shape in SHAPES if all(hasattr(self.made, method) for method in shape.methods)), None)
+            shape = next((each for each in SHAPES if all(hasattr(self.made, method) for method in each.methods)), None)
             if shape is None:
                 raise LabError(f"The environment {self.name} has no shape that the lab knows: give it reset and step, "
                                "or the methods of TRL's environment_factory or of verl's BaseInteraction.")
@@ -76,7 +78,6 @@ class OwnEnvironment(EnvironmentTask):
         return [{SEED: int(seed), **self._rows[place]} for seed, place in zip(
             rng.integers(2**31, size=count), rng.integers(len(self._rows), size=count), strict=True)]
 
-
     def player(self, rng: np.random.Generator) -> Player | None:
         with own_reward.quietly(), own_reward.blamed(*_raised(self.name, "player")):
             found = getattr(self.made, "player", None)
@@ -86,7 +87,7 @@ class OwnEnvironment(EnvironmentTask):
 class Example:
     """Find a number from 1 to 5, as a class of the user's: its rows are the hidden numbers."""
 
-    rows = [{"number": number} for number in range(1, 6)]
+    rows = tuple({"number": number} for number in range(1, 6))
 
     def reset(self, row: Row) -> str:
         self.number = row["number"]
@@ -146,7 +147,8 @@ class Lab(Shape):
     methods = ("reset", "step")
 
     def _begun(self, row: Row) -> str:
-        return self.called("reset", dict(row))
+        found: str = self.called("reset", dict(row))  # a play checks it
+        return found
 
     def _stepped(self, text: str) -> Step:
         found = self.called("step", text)

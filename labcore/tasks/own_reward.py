@@ -102,7 +102,8 @@ def _only(path: Path, source: bytes, use: Use) -> str:
     """The one reward function or environment of a file. Raises LabError where there is none, or several."""
     found = names_in(source, use)
     if len(found) != 1:
-        none = "function with a parameter completions" if use is REWARD else "class with a method that begins an episode"
+        none = ("function with a parameter completions" if use is REWARD
+                else "class with a method that begins an episode")
         plural = {"function": "functions", "class": "classes"}[use.kind]
         there = f"has the {plural} {listed(found)}" if found else f"has no {none}"
         raise LabError(f"The {use.name} file {path.name} {there}: name one of its {plural}, for example "
@@ -121,8 +122,8 @@ def _keep(path: Path, source: bytes, use: Use) -> None:
         atomic.write_bytes(folder / path.name, source)
         atomic.write_text(folder / ORIGIN, str(path.absolute()))
     except OSError as error:
-        raise LabError(f"The {use.name} file {path.name} cannot be kept in {folder} ({os_reason(error)}): free some space, "
-                       "or set RL_LAB_HOME to a folder that you may write to.") from error
+        raise LabError(f"The {use.name} file {path.name} cannot be kept in {folder} ({os_reason(error)}): free some "
+                       "space, or set RL_LAB_HOME to a folder that you may write to.") from error
 
 
 # ---- files that are there ------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """A maze in words: "open: n e; exit: n" says which ways are open and where the exit lies, and a turn is a step, "n".
 
-Walls are drawn at random until the exit can be reached within the turn limit. The model never sees the maze: it walks by
-the words, and has to find its way round walls.
+Walls are drawn at random until the exit can be reached within the turn limit. The model never sees the maze: it walks
+by the words, and has to find its way round walls.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class Corridors:
     @property
     def open(self) -> list[str]:
         """The ways that lead on from here."""
-        return [way for way, (x, y) in WAYS.items() if 0 <= self.at[0] + x < self.size and 0 <= self.at[1] + y < self.size
-                and frozenset((self.at, (self.at[0] + x, self.at[1] + y))) not in self.walls]
+        found = {way: (self.at[0] + x, self.at[1] + y) for way, (x, y) in WAYS.items()}
+        return [way for way, (x, y) in found.items() if 0 <= x < self.size and 0 <= y < self.size
+                and frozenset((self.at, (x, y))) not in self.walls]
 
     def _seen(self) -> str:
         aim = ("n" if self.exit[1] < self.at[1] else "s" if self.exit[1] > self.at[1] else "") + (

@@ -5,14 +5,14 @@ import pytest
 
 from labcore.tasks.guess import Guess, NumberGame
 
-KNOBS = {"numbers": 7, "max_turns": 3, "turn_tokens": 3, "observation_length": 64}
+KNOBS = {"largest": 7, "max_turns": 3, "turn_tokens": 3, "observation_length": 64}
 
 
 def test_hints():
     game = NumberGame()
     assert game.reset({"secret": 5, "highest": 7}) == "1-7?"
     assert [game.step(text) for text in ("3", "6", "5")] == [("higher", 0, False), ("lower", 0, False),
-                                                            ("correct", 1, True)]
+                                                             ("correct", 1, True)]
 
 
 @pytest.mark.parametrize("text", ["", "8", "0", "-1", "5 ", "five", "٥", "²", "9" * 5000])

@@ -81,14 +81,16 @@ def test_the_shape_of_trl(tmp_path):
     problem, episode = turns(
         made, '<tool_call>{"name": "add", "arguments": {"name": "apple"}}</tool_call>', '<tool_call>{"name": "fail"}'
         '</tool_call>', '<tool_call>{"name": "_secret"}</tool_call>', "done")
-    assert problem.prompt.startswith("Buy an apple.\nTools,") and "add(name: str) -> str: Put something" in problem.prompt
+    assert problem.prompt.startswith("Buy an apple.\nTools,")
+    assert "add(name: str) -> str: Put something" in problem.prompt
     assert "get_reward" not in problem.prompt and "_secret" not in problem.prompt
     assert [move.observation.partition(":")[0] for move in episode.moves] == ["1 in the basket", "error", "error", ""]
     assert episode.score.exact and "sold out" in episode.moves[1].observation
 
 
-@pytest.mark.parametrize("call", ["{", "[]", '{"name": 1}', '{"name": "add"}', '{"name": "add", "arguments": {"x": 1}}',
-                                  '{"name": "reset"}', '{"name": "__init__"}'])
+@pytest.mark.parametrize("call", [
+    "{", "[]", '{"name": 1}', '{"name": "add"}', '{"name": "add", "arguments": {"x": 1}}', '{"name": "reset"}',
+    '{"name": "__init__"}'])
 def test_a_call_that_is_none_is_answered_in_words(tmp_path, call):
     _, episode = turns(task(tmp_path, TRL), f"<tool_call>{call}</tool_call>")
     assert episode.moves[0].observation.startswith("error: ") and not episode.done
@@ -101,12 +103,12 @@ def test_the_shape_of_verl(tmp_path):
 
 
 @pytest.mark.parametrize("body, words", [
-    (LAB.replace('("shut", -0.5, False)', "1 / 0"), "The environment mine.py:Door raised ZeroDivisionError: division by "
-     "zero in step in turn 1: correct it, then start a new run with it"),
+    (LAB.replace('("shut", -0.5, False)', "1 / 0"), "The environment mine.py:Door raised ZeroDivisionError: division "
+     "by zero in step in turn 1: correct it, then start a new run with it"),
     (LAB.replace('"which key?"', "{}['a']"), "raised KeyError: 'a' in reset: correct it"),
     (LAB.replace('("shut", -0.5, False)', '("shut", float("nan"), False)'), "returned nan as the reward of turn 1"),
-    (LAB.replace('("shut", -0.5, False)', '"shut"'), "returned 'shut' from step in turn 1: return .observation, reward, "
-     "done.."),
+    (LAB.replace('("shut", -0.5, False)', '"shut"'), "returned 'shut' from step in turn 1: return .observation, "
+     "reward, done.."),
     (LAB.replace("[{\"key\": 1}, {\"key\": 2}]", "[1]"), "`rows` of the environment mine.py:Door is no list of dicts"),
     (LAB.replace("def step", "def walk"), "has no shape that the lab knows: give it reset and step"),
     (LAB.replace("class Door:", "class Door:\n    def __init__(self):\n        raise SystemExit(3)"),
@@ -133,11 +135,17 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path, body, name, words):
 def test_files_of_this_lab_are_offered_unread_code_is_not_run(tmp_path):
     task(tmp_path, LAB)
     assert [name.rpartition(" ")[0] for name in offered()] == ["mine.py:Door"]
-    with pytest.raises(LabError, match="This run needs the environment class mine.py:Door .* --environment FILE:class"):
+    with pytest.raises(LabError, match=r"needs the environment class mine.py:Door .* --environment FILE:class"):
         OwnEnvironment({**LIMITS, "environment": "mine.py:Door 0123456789ab"})
 
 
+PLAYER = """    @staticmethod
+    def player(rng):
+        return lambda seen: str(rng.integers(1, 3))
+"""
+
+
 def test_a_player_of_theirs_teaches(tmp_path):
-    made = task(tmp_path, LAB + "    @staticmethod\n    def player(rng):\n        return lambda seen: str(rng.integers(1, 3))\n")
-    assert all(problem.answer.score.exact or problem.answer.done for problem in made.problems(5, np.random.default_rng(0)))
+    made = task(tmp_path, LAB + PLAYER)
+    assert all(problem.answer.done for problem in made.problems(5, np.random.default_rng(0)))
     assert made.score(Problem("", "", columns={"key": 2, "seed": 0}), "2").exact

@@ -40,6 +40,7 @@ function tint(value, reach, dark) {
 
 // ---- one token -------------------------------------------------------------------------------------------------
 
+const ownOf = ({ tokens, observed }) => tokens.length - (observed ?? []).filter(Boolean).length;
 const ratioOf = (answer, place) => answer.logprobs[place] - answer.base_logprobs[place];
 
 function numbers(answer, place) {
@@ -52,6 +53,14 @@ function chip(view, column, answer, place) {
   const button = make("button", undefined, column.ends.includes(token) ? "rl-end" : part ? "rl-part" : "");
   button.type = "button";
   button.tabIndex = place ? -1 : 0;
+  if (answer.observed?.[place]) {
+    button.classList.add("rl-observed");
+    button.append(make("code", part ? " " : named(column, token)), make("small", "–"));
+    button.title = "observation, not the model's";
+    button.setAttribute("aria-label", `${word}, token ${place + 1}, ${button.title}`);
+    button.addEventListener("keydown", (event) => walk(view, button, event));
+    return button;
+  }
   button.style.background = tint(ratioOf(answer, place), view.data.reach, view.dark);
   button.append(make("code", part ? " " : named(column, token)), make("small", signed(ratioOf(answer, place))));
   button.setAttribute("aria-label", `${word}, token ${place + 1} of ${answer.tokens.length}, ` +
@@ -139,7 +148,7 @@ function cell(view, column, answer) {
   line.append(letter(column, view.dark), verdict(answer, view.data.check));
   if (answer.reward !== null && answer.reward % 1) line.append(make("span", `reward ${format(answer.reward, 2)}`));
   line.append(make("span", `log π ${format(answer.logprob, 2)}`), make("span", `log π/π_base ${signed(whole)}`),
-    make("span", `${answer.tokens.length} ${answer.tokens.length === 1 ? "token" : "tokens"}` +
+    make("span", `${ownOf(answer)} ${ownOf(answer) === 1 ? "token" : "tokens"}` +
       (answer.truncated ? ", cut" : "")));
   line.lastChild.title = answer.truncated ? "Cut at the length limit." : "The end token counts as one.";
   line.children[line.children.length - 2].title = "log π/π_base of the whole answer, nats";

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from labcore.catalog.knob import Knob
-from labcore.catalog.task import Task
+from labcore.catalog.task import TURNS, Task
 
 _LOOPS = ("online", "sft")
 ROLES = ("user", "tool")
-MAX_TURNS = Knob("max_turns", "Turn limit", 8, "Most turns of an episode, which ends there if the environment has not "
+MAX_TURNS = Knob(TURNS, "Turn limit", 8, "Most turns of an episode, which ends there if the environment has not "
                  "ended it. More: longer episodes, each step costs more. Fewer: the task may become impossible.",
                  low=1, high=64, safe=(2, 16), unit="turns", group="task", aliases="max_assistant_turns "
                  "max_tool_calling_iterations")
@@ -32,9 +32,9 @@ def limits(turns: int, tokens: int, observation: int = 256) -> tuple[Knob, ...]:
 ROWS = (
     Task("guess", "Guess a number", "Find a hidden number in several turns: after each guess the environment says "
          "higher or lower.", "labcore.tasks.guess:Guess", _LOOPS, (
-             Knob("numbers", "Numbers", 7, "The hidden number is one of 1 to this many. More: a harder task. Fewer: "
-                  "an easier one. Halving finds one of 7 in 3 turns, one of 15 in 4.", low=2, high=999, safe=(3, 31),
-                  group="task"),
+             Knob("largest", "Largest number", 7, "The hidden number is one of 1 to this. Higher: a harder task. "
+                  "Lower: an easier one. Halving finds one of 7 in 3 turns, one of 15 in 4.", low=2, high=999,
+                  safe=(3, 31), group="task"),
              *limits(3, 3)),
          defaults={"max_new_tokens": 40, "sft_steps": 200, "sft_target": 0.4},
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},
@@ -43,15 +43,16 @@ ROWS = (
     Task("lookup", "Arithmetic with a tool", "Answer with the help of a calculator: a turn that holds "
          "<tool>expression</tool> gets its value, any other turn is the answer.", "labcore.tasks.lookup:Lookup", _LOOPS,
          (
-             Knob("tool_digits", "Digits", 2, "Digits of each number. More: harder without the tool, longer turns.",
+             Knob("tool_digits", "Digits", 1, "Digits of each number. More: harder without the tool, longer turns.",
                   low=1, high=4, safe=(1, 3), group="task"),
              *limits(3, 28)),
-         defaults={"max_new_tokens": 80, "sft_steps": 400, "sft_target": 0.5},
-         sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},
-         example="37*12+5= → <tool>37*12+5</tool> [449] 449 [right]", right="Solved",
+         defaults={"max_new_tokens": 80, "sft_steps": 800, "sft_target": 0.4},
+         sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 25},
+         online={"learning_rate": 2e-3, "beta": 0.005},
+         example="3*7+5= → <tool>3*7+5</tool> [26] 26 [right]", right="Solved",
          goal={"": "may call a calculator and must then answer, for example by {answer}, and earns 1 if right"}),
-    Task("word_maze", "Maze in words", "Walk to the exit of a maze that is only told in words: which ways are open, and "
-         "where the exit lies.", "labcore.tasks.word_maze:WordMaze", _LOOPS, (
+    Task("word_maze", "Maze in words", "Walk to the exit of a maze that is only told in words: which ways are open, "
+         "and where the exit lies.", "labcore.tasks.word_maze:WordMaze", _LOOPS, (
              Knob("maze_size", "Size", 3, "Cells of a side. More: longer ways. Fewer: an easier maze.", low=2, high=8,
                   safe=(2, 5), group="task"),
              *limits(6, 2)),
@@ -62,7 +63,8 @@ ROWS = (
     Task("twenty_questions", "Twenty questions", "Find an animal by questions of one word, answered by yes or no; the "
          "first guess ends the episode.", "labcore.tasks.twenty_questions:TwentyQuestions", _LOOPS, (
              Knob("question_cost", "Cost of a question", 0.0, "Reward that each turn before the guess costs. Higher: "
-                  "few questions pay. Lower: asking is cheap.", low=0.0, high=1.0, safe=(0.0, 0.2), unit="reward", group="task"),
+                  "few questions pay. Lower: asking is cheap.", low=0.0, high=1.0, safe=(0.0, 0.2), unit="reward",
+                  group="task"),
              *limits(5, 9)),
          defaults={"max_new_tokens": 80, "sft_steps": 400, "sft_target": 0.4},
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},

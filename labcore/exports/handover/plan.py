@@ -137,6 +137,9 @@ def plan_of(store: Store, run_id: str) -> Plan:
         LabError: there is no such run, or it is not one of a language model.
     """
     row = store.run(run_id)
+    if row.spec.task_row.has_turns:
+        raise LabError(f"There is no script for {run_id}, because an environment plays its episodes: write a class for "
+                       "TRL's environment_factory or for verl's BaseInteraction. OpenRLHF has no equivalent.")
     if not fits(row.spec):
         raise LabError(f"{run_id} is not a run of a language model, and only these have scripts for other "
                        "tools: choose another run.")
@@ -146,7 +149,7 @@ def plan_of(store: Store, run_id: str) -> Plan:
 
 def fits(spec: RunSpec) -> bool:
     """Whether other tools train what this run trains."""
-    return spec.kind == "llm" and spec.row.loop in _BATCHES
+    return spec.kind == "llm" and spec.row.loop in _BATCHES and not spec.task_row.has_turns
 
 
 def lines(plan: Plan, rules: Rules, tool: str) -> list[Line]:

@@ -32,6 +32,8 @@ from labcore.llm.session import LlmSession
 from labcore.llm.token_texts import alternative, token_texts
 from labcore.runs.models import Source, base_folder, source
 from labcore.runs.spec.model_names import BASE, START, Model, parse
+from labcore.tasks.environment import EnvironmentTask, Episode
+from labcore.tasks.goal import QUIZ_STREAM
 from labcore.tasks.held_out import problems_of
 from labcore.tasks.task import Problem, Score, Turn, draw, held_of, make_task
 
@@ -93,8 +95,8 @@ def learner(name: str) -> LlmSession:
 # ---------------------------------------------------------------- answer
 
 TOP = 5  # likeliest tokens shown at each position
-QUIZ_STREAM = 2**32 + 1  # a tag that no step of a run has: (seed, step) draws a batch, (seed, 2³²) a trial of one
 MOST_MODELS, MOST_ANSWERS, MOST_QUESTIONS = 3, 16, 1024
+EPISODES = 64  # in which a prompt is looked for
 
 
 def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,6 +116,7 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
     columns, vocabularies = [], set()
     for name in models:
         session = reader(name, knobs, seed)
+        problem = _begun(session, problem)
         check_known(session, "".join([problem.prompt, *(turn.content for turn in problem.turns)]))
         base = reader(Model(parse(name).run, BASE).name, knobs, seed)
         generated = generate(session, session.policy, [problem], count, Sampling.of(session.knobs))
@@ -189,6 +192,22 @@ def _problem(spec: Mapping[str, Any]) -> Problem:
     return Problem(prompt, spec.get("answer") or "", turns=(*before, Turn(USER, prompt)) if before else ())
 
 
+def _begun(session: LlmSession, problem: Problem) -> Problem:
+    """The problem; of a task with several turns the episode of the task's own that begins so: its row is hidden.
+
+    Raises:
+        LabError: no episode does.
+    """
+    if not isinstance(session.task, EnvironmentTask):
+        return problem
+    known = session.task.problems(EPISODES, np.random.default_rng(0))
+    found = next((each for each in known if each.prompt == problem.prompt), None)
+    if found is None:
+        raise LabError(f"The environment {session.task.name} begins episodes itself, for example with "
+                       f"{quoted(known[0].prompt)}: choose one of the task's prompts.")
+    return found
+
+
 def _question(problem: Problem) -> dict[str, Any]:
     """A problem as a page shows it, with the turns of its conversation where it has several."""
     turns = [turn._asdict() for turn in problem.turns]
@@ -220,7 +239,9 @@ def _problems(spec: Mapping[str, Any], session: LlmSession, count: int) -> list[
 
 
 def _scored(text: str, score: Score | None, truncated: bool) -> dict[str, Any]:
-    return {"text": text, "truncated": truncated, "reward": score and score.reward, "exact": score and score.exact}
+    turns = {"turns": [move._asdict() for move in text.moves], "ended": text.done} if isinstance(text, Episode) else {}
+    return {"text": text, "truncated": truncated, "reward": score and score.reward, "exact": score and score.exact,
+            **turns}
 
 
 def _answer(session: LlmSession, base: LlmSession, generated: Generated, row: int,
@@ -230,12 +251,14 @@ def _answer(session: LlmSession, base: LlmSession, generated: Generated, row: in
     length = int(completions.extents[row])
     ids = completions.ids[row: row + 1, :length]
     own, other = (log_probabilities(each, generated.prompts, ids) for each in (session, base))  # (T, V)
-    logprobs, base_logprobs = (table.gather(1, ids.T)[:, 0].tolist() for table in (own, other))
+    mask = completions.mask[row, :length]  # of an episode without what its environment wrote
+    logprobs, base_logprobs = (table.gather(1, ids.T)[:, 0].masked_fill(~mask, 0).tolist() for table in (own, other))
     written = ids[0].tolist()
     top, chosen = zip(*(_likeliest(session, own[at], other[at], written[:at], token)
                         for at, token in enumerate(written)), strict=True)
     return {**_scored(generated.texts[row], score, bool(completions.truncated[row])),
             "tokens": token_texts(session.tokenizer, written),
+            **({} if bool(mask.all()) else {"observed": (~mask).tolist()}),
             "logprob": round(sum(logprobs), 4), "base_logprob": round(sum(base_logprobs), 4),
             "logprobs": [round(value, 4) for value in logprobs],
             "base_logprobs": [round(value, 4) for value in base_logprobs],

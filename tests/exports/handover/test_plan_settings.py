@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.errors import LabError
 from labcore.exports.handover import ms_swift, openrlhf, trl, verl
-from labcore.exports.handover.plan import Line, Plan
+from labcore.exports.handover.plan import Line, Plan, plan_of
 from labcore.exports.handover.tools import TOOLS
+from labcore.runs.spec.run_spec import make
 from tests.exports.handover.conftest import ENGINE, plan, switched
 
 MODULES = {"trl": trl, "verl": verl, "openrlhf": openrlhf, "ms-swift": ms_swift}
@@ -28,6 +31,13 @@ def mixed(algorithm: str = "grpo", **knobs) -> Plan:
 
 def lines(tool: str, each: Plan) -> dict[str, Line]:
     return {line.knob: line for line in MODULES[tool].mapped(each)}
+
+
+def test_a_run_with_an_environment_has_no_script_and_says_so():
+    store = SimpleNamespace(run=lambda run_id: SimpleNamespace(spec=make(algorithm_key="grpo", task_key="guess")))
+    with pytest.raises(LabError, match=r"There is no script for mine, because an environment plays its episodes: write "
+                                       r"a class for TRL's environment_factory or for verl's BaseInteraction"):
+        plan_of(store, "mine")
 
 
 @pytest.mark.parametrize("tool", list(TOOLS))

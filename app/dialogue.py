@@ -52,7 +52,7 @@ def telling(samples: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Turns]]
         return None
 
     def earned(each: Turns) -> float:
-        return sum(turn["reward"] for turn in each["turns"])
+        return sum(float(turn["reward"]) for turn in each["turns"])
     group, played = max(groups, key=lambda pair: max(map(earned, pair[1])) - min(map(earned, pair[1])))
     best = max(played, key=lambda each: (earned(each), -len(each["turns"])))
     worst = min(played, key=lambda each: (earned(each), -len(each["turns"])))
@@ -68,12 +68,12 @@ def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
             f'<span class="rl-muted">{same}</span></p><div class="rl-episodes">{cards}</div>')
 
 
-def card(first: str, episode: Turns) -> str:
-    """One episode: its first observation, and its turns."""
+def card(first: str, episode: Turns, player: str = "model") -> str:
+    """One episode of a player: its first observation, and its turns."""
     turns, total = episode["turns"], sum(turn["reward"] for turn in episode["turns"])
     end = "solved" if episode["exact"] else "ended unsolved" if episode.get("ended") else \
-        "cut at the length limit" if episode["truncated"] else "ended by the turn limit"
-    said = "".join(_wrote(turn, "" if place else "model") + _said(turn["observation"])
+        "cut at the length limit" if episode["truncated"] else "not ended"
+    said = "".join(_wrote(turn, "" if place else player) + _said(turn["observation"])
                    for place, turn in enumerate(turns))
     count = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}"
     return (f'<article class="rl-episode"><header><b>{"✓ " if episode["exact"] else "✗ "}{end}</b>'
