@@ -14,7 +14,8 @@ its last digit is below 5, which random weights earn half of the time: so every 
 TRL samples with `generate`, without vLLM. Beside the ratios it says tokens per second, which share of the step the
 memory would need to decode as many tokens at its own speed (an estimate, see `stock.Floor`), the peak memory of tensors
 on the device, the phases of the lab's step, and whether it meets its goals. `--json FILE` writes all of that.
-`--gradient-checkpointing` is for where TRL does not fit without.
+`--gradient-checkpointing` is for where TRL does not fit without. `--batch 32 64 64` is another batch: 32 prompts × 64
+completions of at most 64 tokens.
 
 How the times are taken is said in `turns`.
 
@@ -190,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--prompts", metavar="FILE", help="for --models: JSONL with prompt (or question) and answer")
     parser.add_argument("--json", metavar="FILE", help="for --models: write the numbers there")
     parser.add_argument("--batch", nargs=3, type=int, metavar=("PROMPTS", "GROUP", "TOKENS"),
-                        help="for --models: prompts, completions of each, new tokens (each model has its own)")
+                        help="prompts, completions of each, new tokens (each of --models has its own)")
     parser.add_argument("--gradient-checkpointing", action="store_true", help="for --models: TRL's")
     options = parser.parse_args(arguments)
 
@@ -198,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.models:
             by_model(options)
         if options.sizes or not options.models:
-            job = Job(device=options.device)
+            job = Job(*(options.batch or ()), device=options.device)
             turns.by_size(options, str(job), {name: partial(side, job=job) for name, side in SIDES.items()})
     return turns.reported(run, options, check_installed)
 

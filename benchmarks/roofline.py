@@ -1,8 +1,8 @@
 """How near a step comes to the speed of matrix products alone: `--roofline` of `grpo_step` and `method_steps`.
 
-The operations of a step are counted by `torch.utils.flop_counter` during the warm-up: of products and attention, in the
-forward and the backward pass. The peak is that of a large product in the same process, dtype and number of threads, by
-processor time. Operations over peak is the time below which no step with these products can fall.
+The operations of the last step of the warm-up are counted by `torch.utils.flop_counter`: of products and attention, in
+the forward and the backward pass. The peak is that of a large product in the same process, dtype and number of threads,
+by processor time. Operations over peak is the time below which no step with these products can fall.
 """
 
 from __future__ import annotations

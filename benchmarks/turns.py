@@ -54,7 +54,8 @@ class Times:
 class Turn:
     """The contender's end of the pipe. A turn is the number of steps to take; 0 ends the process.
 
-    With `counted`, a dtype, the first turn counts the operations of its steps.
+    With `counted`, a dtype, the last step of the first turn counts its operations: by then nothing is done for the
+    first time.
     """
 
     def __init__(self, pipe: Connection, counted: str = ""):
@@ -77,6 +78,7 @@ class Turn:
             self.pipe.send(Times(self.wall, self.cpu, peak, self.tokens, self.phases, *self._counted()))
             self._wait()
         else:
+            self._count()
             self.at = now, cpu
 
     def phase_done(self, name: str, seconds: float) -> None:
@@ -85,22 +87,26 @@ class Turn:
 
     def ready(self) -> None:
         """All is loaded: the time until now is not that of the first step."""
-        if self.counted:
+        self._count()
+        self.at = time.perf_counter(), time.process_time()
+
+    def _count(self) -> None:
+        if self.counted and len(self.wall) == self.steps - 1:
             from benchmarks.roofline import Counter
 
             self.counter = Counter()
-        self.at = time.perf_counter(), time.process_time()
 
     def _counted(self) -> tuple[float, float]:
-        """The operations of a step and of a second, after the turn that counts them."""
+        """The operations of the step and of a second, after the turn that counts them."""
         if self.counter is None:
             return 0.0, 0.0
         import torch
 
         from benchmarks.roofline import peak
 
-        operations, self.counter = self.counter.stop() / self.steps, None
-        return operations, peak(torch.bfloat16 if self.counted == "bf16" else torch.float32)
+        found = self.counter.stop(), peak(torch.bfloat16 if self.counted == "bf16" else torch.float32)
+        self.counter, self.counted = None, ""
+        return found
 
     def _wait(self) -> None:
         self.steps: int = self.pipe.recv()

@@ -16,6 +16,7 @@ from labcore.runs.store.store import Store
 from labcore.tasks import own_reward
 from labcore.tasks.stored_completions import Stored
 from labcore.tasks.task import Problem
+from tests.words import says
 
 ROUNDS = (1, 5, 10, 15, 20, 25)
 
@@ -43,9 +44,9 @@ def run():
 
 def test_a_reward_that_is_exploited_is_found_after_the_fact(run):
     found = jobs.compute(spec_for(run, "task"))
-    assert found["verdict"] == "exploits" and found["sentence"] == (
-        "On the 48 stored completions of 6 steps, `reward` rises from 0.50 to 1.00 while the task's verifier falls "
-        "from 0.50 to 0.00: the completions may exploit the reward.")
+    assert found["verdict"] == "exploits" and says(found["sentence"], "48", "6 steps",
+                                                   "`reward` rises from 0.50 to 1.00",
+                                                   "verifier falls from 0.50 to 0.00", "exploit")
     assert [(each["step"], each["n"], each["reward"]["mean"], each["score"]["mean"]) for each in found["steps"]] == [
         (1, 8, 0.5, 0.5), (5, 8, 0.5, 0.5), (10, 8, 1.0, 0.5), *((step, 8, 1.0, 0.0) for step in (15, 20, 25))]
     assert found["steps"][0]["reward"]["low"] == 0.5, "over prompts, whose means are equal here"

@@ -8,6 +8,7 @@ from app.training.feed import Feed
 from labcore.runs.store.rows import Step
 from tests.app.asking import trained
 from tests.app.seeding import html, ran, seed
+from tests.words import says
 
 
 def row(samples, *mass):
@@ -48,9 +49,8 @@ def test_the_base_is_dashed_and_the_policy_solid_in_one_colour_per_k():
 
 
 def test_the_words_have_the_numbers_and_what_they_are_of():
-    assert figures.words(found(), TITLES) == (
-        "Mean probability of the likeliest token. Base, by SFT: 0.40 at the first position, 0.63 at the later ones. "
-        "GRPO, step 6: 0.70 at the first position, 0.90 at the later ones.")
+    assert says(figures.words(found(), TITLES), "likeliest token", "Base", "0.40", "first", "0.63", "later",
+                "GRPO, step 6", "0.70", "first", "0.90", "later")
     said = figures.about(found())
     assert "Estimated from 10 sampled completions of each model" in said and "temperature 1;" in said
     assert "Top 8 and 16 would be 1: the vocabulary has only 6 tokens." in said

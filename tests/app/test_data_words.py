@@ -9,6 +9,7 @@ import pytest
 from app.training.data_words import of_file, of_trial
 from labcore.runs.spec.run_spec import make
 from labcore.tasks.file_statistics import FileStatistics
+from tests.words import says
 
 LOOK = FileStatistics(100, 80, (1, 4, 9), (4,) * 100, 0, "exact", 0, 0, 0)
 
@@ -90,9 +91,7 @@ def result(right=0, count=16, rewards=(0.0,), **more):
 
 def test_no_right_answer_is_nothing_to_reinforce_and_three_ways_out(spec):
     found = of_trial(result(), spec(sft_steps=0), taught=False)
-    assert said(found, "warning") == (
-        "This 0.1 M model answered 0 of 16; with no right answer there is nothing to reinforce: choose a larger model, "
-        "SFT first or a verifier that accepts more.")
+    assert says(said(found, "warning"), "0.1 M", "0 of 16", "choose a larger model", "SFT", "verifier")
     uses = proposals(found)
     assert uses["Choose small (0.8 M)"].model == "small"
     assert uses["400 SFT steps first"].knobs == (("sft_steps", 400),)

@@ -10,6 +10,7 @@ from labcore.tasks import labels
 from tests.app.asking import Answering
 from tests.app.seeding import html, link
 from tests.app.test_rail import trained
+from tests.words import says
 
 SPEC = make(algorithm_key="grpo", task_key="reviews")
 
@@ -74,8 +75,7 @@ def test_agreement_with_gold_is_said_from_ten_labels_on():
     assert labelling.words(SPEC, rows("a")) == "1 labelled. Each label is saved at once."
     tie = {**pair(0, "good", "fun"), "pick": "b"}
     assert labelling.agreement(SPEC, [*rows("a", "b", "a"), tie]) == (2, 3)
-    assert labelling.words(SPEC, [*rows(*"aaaaaaaab"), tie]) == (
-        "You and the hidden gold score agree on 8 of 9. The others are ties: 1.")
+    assert says(labelling.words(SPEC, [*rows(*"aaaaaaaab"), tie]), "8 of 9", "ties: 1")
 
 
 def test_own_pairs_have_no_gold(tmp_path):

@@ -13,6 +13,7 @@ from app.llm.story_words import sentence
 from app.training import files
 from labcore.runs.files.paths import run_folder
 from tests.app.seeding import link, samples, seed
+from tests.words import says
 
 
 def answer(text, before=None, after=None, *, exact=False, count=0, reward=None, advantage=None, **more):
@@ -87,8 +88,7 @@ def test_right_is_what_the_verifier_accepts_not_the_text_of_the_file():
         ("The answer is 3.", (0.5, 0.52), 4), ("It is 3.", (0.25, 0.24), 2), ("3.", (0.12, 0.13), 1))]
     shown = {"prompt": "1 + 2?", "answer": "3", "answers": [
         answer("3", 1e-5, 1e-5, exact=True), *ways, answer("4", 0.1, 0.05, count=1, reward=0.0, advantage=-2.0)]}
-    assert sentence(shown) == ("7 of 8 answers are right. After the update the 3 right ones together rise from 87 % to "
-                               "89 %, the sampled wrong ones together fall.")
+    assert says(sentence(shown), "7 of 8", "3 right ones", "rise from 87 % to 89 %", "wrong ones", "fall")
     texts = [row["text"] for row in story.payload({"w0": shown}, "w0", [], 5, 5)["rows"]]
     assert texts == ["The answer is 3.", "It is 3.", "3.", "4", ""], "the file's own text is as good as never written"
     alone = {**shown, "answers": [shown["answers"][0], shown["answers"][-1]]}
@@ -97,8 +97,8 @@ def test_right_is_what_the_verifier_accepts_not_the_text_of_the_file():
 
 def test_a_pair_that_stays_is_not_said_to_move():
     shown = pair(chosen=(0.2, 0.2), rejected=(0.3, 0.1)) | {"margin_before": 0.101, "margin_after": 0.102}
-    assert sentence(shown) == ("The margin stays at 0.10: chosen becomes neither likelier nor less likely, rejected "
-                               "less likely.")
+    assert says(sentence(shown), "margin stays at 0.10", "chosen", "neither likelier nor less likely",
+                "rejected less likely")
 
 
 def test_where_no_right_answer_is_known_the_best_one_is_named():

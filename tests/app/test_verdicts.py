@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app.llm import story, verdicts
 from app.llm.history import Column, Sample
 from tests.app.test_story import of_logprobs, pair
+from tests.words import says
 
 THOUGHT = "<think>\nthree and four\n</think>\n"
 
@@ -42,8 +43,7 @@ def test_the_bands_are_the_verdicts_of_what_was_sampled():
     first = right["answers"][0]
     assert first["first"] == "To add them, count on." and first["said"] == ["−80.0", "−79.6"]
     assert shown["reach"] == pytest.approx(0.4) and shown["rows"] == []
-    assert shown["sentence"] == ("2 of 3 answers are right. After the update the mean log-prob of the right ones rises "
-                                 "by 0.30 nats, that of the wrong one falls by 0.10 nats.")
+    assert says(shown["sentence"], "2 of 3", "right ones rises by 0.30 nats", "wrong one falls by 0.10 nats")
     assert json.loads(json.dumps(shown, allow_nan=False)) == shown
 
 
@@ -77,16 +77,12 @@ def test_wrong_answers_with_shaped_rewards_are_told_apart_by_them():
     shaped = group(long("8", 0.1, -0.5, -0.2, exact=False), long("9", 0.7, 0.5, 0.3, exact=False))
     shown = verdicts.payload(shaped, [])
     assert [band["text"] for band in shown["verdicts"]] == ["reward 0.7", "reward 0.1"]
-    assert shown["sentence"] == (
-        "None of 2 answers are right. After the update the mean log-prob of the answers with reward 0.7 rises by 0.30 "
-        "nats, that of the answers with reward 0.1 falls by 0.20 nats.")
+    assert says(shown["sentence"], "None of 2", "reward 0.7 rises by 0.30 nats", "reward 0.1 falls by 0.20 nats")
 
 
 def test_equal_rewards_teach_nothing():
     level = group(long("8", 0.0, 0.0, 0.001), long("9", 0.0, 0.0, 0.001))
-    assert verdicts.payload(level, [])["sentence"] == (
-        "All 2 answers earn the same reward, so they give no gradient. After the update the mean log-prob of the wrong "
-        "ones stays.")
+    assert says(verdicts.payload(level, [])["sentence"], "same reward", "no gradient", "wrong ones stays")
 
 
 def test_rounding_of_log_probs_is_drawn_as_no_change():

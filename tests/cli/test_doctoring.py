@@ -12,6 +12,7 @@ from labcore.runs.spec.session import Record
 from labcore.runs.store.store import Store
 from tests.cli.test_main import refused
 from tests.runs.imports import files
+from tests.words import says
 
 
 def seeded(store: Store, share: float, seed: int = 0) -> str:
@@ -70,8 +71,7 @@ def test_an_imported_run_and_the_step_at_which_its_loss_broke(capsys, tmp_path):
         assert main(["doctor", name]) == 0
         said.append(capsys.readouterr().out.splitlines())
     assert said[0][0] == f"TRL ({about.id}), step 50: 1 finding" and said[0][1:] == said[1][1:]
-    assert said[0][1] == ("  problem  Loss is NaN: loss NaN from step 21 on, gradient norm infinite from step 21 on "
-                          "(since step 21)")
+    assert says(said[0][1], "problem", "loss NaN from step 21 on", "gradient norm infinite from step 21 on")
     assert main(["doctor", about.id, str(path), "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     assert [[each["rule"] for each in run["findings"]] for run in runs] == [["not_finite"]] * 2

@@ -12,6 +12,7 @@ from labcore.errors import LabError
 from labcore.runs.files import uploads
 from labcore.runs.files.datasets import Fetched
 from tests.cli.test_main import refused
+from tests.words import says
 
 ROWS = [{"q": f"{number}+1=", "a": str(number + 1), "level": "easy"} for number in range(6)]
 
@@ -72,6 +73,6 @@ def test_a_dataset_that_cannot_be_fetched_is_one_sentence(monkeypatch, capsys):
     def no(dataset):
         raise LabError("The hub has no dataset 'org/none' that is open to you: check the spelling.")
     monkeypatch.setattr(data_files.datasets, "fetch", no)
-    assert refused(capsys, "run", "--algorithm", "grpo", "--data", "org/none") == (
-        "labcore: The hub has no dataset 'org/none' that is open to you: check the spelling.\n")
+    assert says(refused(capsys, "run", "--algorithm", "grpo", "--data", "org/none"), "'org/none'",
+                "check the spelling")
     assert "There is no file" in refused(capsys, "run", "--algorithm", "grpo", "--data", "org/none.jsonl")

@@ -8,6 +8,7 @@ import pytest
 
 from labcore.llm.early_stopping import reason
 from tests.llm.tools import records, session
+from tests.words import says
 
 
 def said(golds, **knobs) -> list[str]:
@@ -18,16 +19,14 @@ def said(golds, **knobs) -> list[str]:
 def test_a_fall_below_the_best_of_the_means_of_four_steps_ends_the_run():
     golds = [0.2, 0.4, 0.4, 0.6, 0.6, 0.0, 0.0]  # means of four: 0.4, 0.5, 0.4, 0.3
     assert said(golds, stop_gold_fall=0.15)[:-1] == [""] * 6
-    assert said(golds, stop_gold_fall=0.15)[-1] == (
-        "early stopping: the gold reward fell to 0.300, 0.200 below its best of 0.500 (means of 4 steps)")
+    assert says(said(golds, stop_gold_fall=0.15)[-1], "gold reward", "0.300", "0.200 below", "0.500", "4 steps")
     assert said(golds, stop_gold_fall=0.25) == said(golds) == [""] * 7
 
 
 def test_the_kl_ends_the_run_and_where_there_is_no_gold_nothing_falls():
     made = session("grpo", stop_kl=0.5, stop_gold_fall=0.1)
     assert reason(made, {"kl": 0.5}) == ""
-    assert reason(made, {"kl": 0.625}) == (
-        "early stopping: the KL to the reference reached 0.62 nats/token, above the limit of 0.5")
+    assert says(reason(made, {"kl": 0.625}), "KL", "0.62 nats/token", "limit of 0.5")
     assert made.recent_gold == [] and made.best_gold == 0.0
 
 

@@ -19,6 +19,7 @@ from labcore.tasks import own_reward
 from labcore.tasks.task import Problem, Score
 from tests.llm.tokenizers import byte_level, sentencepiece
 from tests.llm.tools import Letters, records, session
+from tests.words import says
 
 TEXTS = ["aaaaaaaa", "zz", "ab", "az", "", "m" * 4]
 EARNED = [1.0, 0.0, 0.25, 0.125, 0.0, 0.5]
@@ -198,8 +199,8 @@ def test_a_group_without_any_reward_teaches_nothing_and_says_so_once(own):
     said = [note for record in found for note in record.notes]
     share = silent[0].metrics["frac_reward_unscored"]
     assert 0 < share == silent[0].metrics["unscored/reward"] < 1 and len(said) <= len(silent)
-    assert said[0] == (f"At step {silent[0].step} the reward f scored no completion of {round(8 * share)} of 8 "
-                       "prompts, so these prompts teach nothing: have it return a number instead of None.")
+    assert says(said[0], f"step {silent[0].step}", "reward f", f"{round(8 * share)} of 8 prompts",
+                "return a number instead of None")
 
 
 def test_held_out_rows_without_any_reward_are_no_news(own, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from labcore.runs.places import going, holders, short, waiting_sentence
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
+from tests.words import says
 
 
 @pytest.fixture
@@ -32,8 +33,8 @@ def test_those_that_hold_all_places_are_named_oldest_first(store):
         return waiting_sentence(at.message, holders(at, going(store, [at])))
     assert said() == run.message, "of two places one: another lab's runs hold the other, or it is free by now"
     create(store, "running")
-    assert said() == ("waiting for a free place: GRPO sort #2 (paused) and GRPO sort #3 (running) hold all "
-                      "(RL_LAB_MAX_RUNS=2)")
+    assert says(said(), "waiting for a free place", "GRPO sort #2 (paused)", "GRPO sort #3 (running)",
+                "RL_LAB_MAX_RUNS=2")
     for _ in range(3):
         create(store, "running")
     assert said() == run.message

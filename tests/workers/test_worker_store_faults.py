@@ -25,6 +25,7 @@ from labcore.runs.store.store import Store
 from labcore.workers import training, worker
 from tests.runs import fake
 from tests.runs.store.faulty import FAULTS, WRITING_ONLY, failing
+from tests.words import says
 from tests.workers.tools import run
 
 STEPS = 4
@@ -192,5 +193,4 @@ def test_a_command_that_finds_no_room_for_another_file_says_so(capsys, monkeypat
     monkeypatch.setattr(Store, "trashed", full)
     assert main(["runs", "--deleted"]) == 1
     said = capsys.readouterr().err
-    assert said == (f"labcore: A disk is full, most likely the one that holds {home()}: free some space, then try "
-                    "again.\n")
+    assert says(said, "A disk is full", str(home()), "free some space", "again")

@@ -4,6 +4,7 @@ import pytest
 
 from labcore.runs.imports.reading import parse
 from tests.runs.imports import files
+from tests.words import says
 
 
 def runs(content: bytes, label: str = "") -> dict[str, list[tuple[int, float]]]:
@@ -58,5 +59,4 @@ def test_a_column_that_names_the_run_tells_them_apart():
 def test_of_two_numbers_at_one_step_the_later_counts_and_the_other_is_said():
     run, = parse("log.csv", csv("1,0.1", "2,0.2", "2,0.3", "3,0.4", "4,0.5", ",0.6"))
     assert [row.metrics["reward"] for row in run.steps()] == [0.1, 0.3, 0.4, 0.5]
-    assert run.left["reward"] == "1 of its 6 numbers: their rows have no step; 1 of its 5 numbers: a later row has " \
-                                 "the same step"
+    assert says(run.left["reward"], "1 of its 6 numbers", "no step", "1 of its 5 numbers", "same step")

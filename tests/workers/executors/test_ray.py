@@ -26,6 +26,7 @@ from labcore.workers.executors.resources import Resources, needed
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.runs import fake
+from tests.words import says
 from tests.workers import tools
 from tests.workers.tools import LIGHT, knob_events, learnt
 
@@ -271,5 +272,4 @@ def test_a_cluster_that_is_not_there_is_refused_as_the_lab_opens(store, monkeypa
     monkeypatch.setenv("RL_LAB_RAY", "ray://127.0.0.1:9")
     with pytest.raises(LabError) as refused:
         Launcher(store)
-    assert str(refused.value) == ("The Ray cluster ray://127.0.0.1:9 cannot be reached (Connection refused): check "
-                                  "that it runs and that RL_LAB_RAY names it, then start the lab again.")
+    assert says(str(refused.value), "ray://127.0.0.1:9", "Connection refused", "RL_LAB_RAY", "start the lab again")
