@@ -243,7 +243,7 @@ def _started(sides: Mapping[str, Contender], names: Sequence[str], folder: Path,
         pipes[name], theirs = _spawn().Pipe()
         side, dtype = name.split("-")
         processes.append(_spawn().Process(target=enter, args=(sides[side], dtype, folder, threads, theirs,
-                                                               counts), daemon=True))
+                                                              counts), daemon=True))
         processes[-1].start()
         theirs.close()  # so that the death of the child is seen as the end of the pipe
     try:

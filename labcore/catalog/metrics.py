@@ -265,8 +265,8 @@ _ALL = (
     Metric("eval_label_accuracy", "Accuracy of the labels", "share of steps", "Share of held-out steps whose label "
            "from rollouts agrees with the task's verifier of steps.", scale="rate", better="higher", short="labels",
            chart="reward"),
-    Metric("best_of_n/sampled", "Right answers", "share of answers", "Share of the held-out answers that are right: what "
-           "choosing at random gives.", scale="rate", better="higher", short="at random"),
+    Metric("best_of_n/sampled", "Right answers", "share of answers", "Share of the held-out answers that are right, as "
+           "if one were chosen at random.", scale="rate", better="higher", short="at random"),
     *(Metric(f"best_of_n/{name}", f"Best of n, {words}", "share of prompts", "Share of held-out prompts whose answer "
              f"with the highest {words} is right.", healthy="Above the share of right answers.", scale="rate",
              better="higher", short=words)

@@ -342,6 +342,8 @@ def optimal_token_baseline(token_rewards: Tensor, scored_tokens: Tensor, old_log
     scored = scored_tokens.any(1).view(-1, group_size)
     differ = centred(rewards.sum(1).view(-1, group_size), scored, 1).any(1).repeat_interleave(group_size)
     return torch.where(scored_tokens & differ[:, None], returns - baseline, 0)
+
+
 def turn_return(token_rewards: Tensor, scored_tokens: Tensor, group_size: int) -> Tensor:
     """A_k = G_k − 1/n_k Σ_{j≠i} G_{j,k}, with G_k = Σ_{l≥k} r_l. (B, T), bool (B, T) -> (B, T)
 

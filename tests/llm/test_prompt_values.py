@@ -91,7 +91,7 @@ def test_it_continues_bit_for_bit(algorithm, tmp_path):
 
 
 @pytest.mark.parametrize("changes, kept", [({}, True), ({"learning_rate": 0.5}, True), ({"shaping": "length_cost"},
-                                                                                       False)])
+                                                                                        False)])
 def test_a_fork_keeps_them_where_rewards_are_made_as_before(changes, kept):
     started = session("spo")
     started.of_prompts = {"a=": [1.0, 2.0, 3.0]}

@@ -38,7 +38,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
-from labcore.exports.handover.stale_data import stale_rules
+from labcore.exports.handover.sampling_rules import pool_rules, stale_rules
 from labcore.exports.handover.training_arguments import TRAINING_ARGUMENTS
 from labcore.exports.handover.trl_distillation import teacher, teacher_line
 from labcore.exports.handover.trl_online import generations
@@ -145,6 +145,7 @@ _MASKED = "masked rows stay in ms-swift's number of sequences: smaller by the sh
 ONLINE: Rules = {
     **_COMMON, **REWARD_RULES, "teacher": _teacher,
     "teacher_discount": switch(missing("each token has the log-ratio of its own only"), 0.0),
+    **pool_rules("ms-swift draws prompts uniformly: sort or filter the data set by pass rate yourself"),
     **stale_rules(TOOL, missing("ms-swift samples right before the updates of a batch, or one batch earlier with "
                                 "--async_generate"), "vllm_engine_kwargs"),
     "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),

@@ -144,7 +144,7 @@ def climbed(session: ExactSession, progress: float) -> tuple[Trail, dict[str, fl
         (-value).backward()
         optimizer.step()
     return trail, {"reward": reward, "reward_before": first or 0.0, "reward_best": best,
-                     "completions": len(problem.space)}
+                   "completions": len(problem.space)}
 
 
 def frozen_session(spec: RunSpec, weights: Mapping[str, Tensor]) -> tuple[LlmSession, World]:

@@ -30,7 +30,7 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     if row.loop == "online":
         group, prompts = int(knobs["group_size"]), int(knobs["prompts_per_step"])
         compares = [family[str(knobs[family.key])] for family in (choices.ADVANTAGE, choices.SELECTION,
-                                                                    choices.SURROGATE)]
+                                                                  choices.SURROGATE)]
         if group < 2 and any(choice.group for choice in compares):
             raise LabError(f"`group_size` is {group}, but {row.label} compares completions of one prompt with each "
                            "other: use 2 or more.")
