@@ -200,6 +200,13 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
                           "A copy of the model with one output gives each side a number."),
                          ("3 · It learns", f"{good} scored higher<br>{bad} scored lower<br>&nbsp;", "RL can then use "
                           "the scores as its rewards (knob Reward source).")),
+        "prm": (("1 · It answers", f"{asked}<br>{good}<br>{bad}", "The model writes answers, or your file has them. "
+                 "Each step of an answer has a label."),
+                ("2 · Steps are scored", "P(step is right)<br>&nbsp;<br>&nbsp;", "A copy of the model with two outputs "
+                 "gives the end of each step a score from 0 to 1."),
+                ("3 · It learns", '<span class="rl-pos">right steps</span> scored higher<br><span class="rl-neg">wrong '
+                 "steps</span> scored lower<br>&nbsp;", "RL can then use the scores as rewards of steps (knob Reward "
+                 "source).")),
         "sft": (("1 · Examples", f"{asked}<br>{good}<br>&nbsp;", _written(values) or taught),
                 _next_tokens(values),
                 ("3 · It learns", f"{good} likelier<br>&nbsp;<br>&nbsp;", until)),

@@ -79,6 +79,7 @@ QUANTITIES = (
     Term("action_value", "Action value", "Q", ("Q", "Q(s,a)"), own=("q/mean",), about=("q_error",)),
     Term("td_error", "TD error", "δ", (r"\delta",), own=("td_error",)),
     Term("return", "Return", "G", ("G_t", "G_{t+1}", r"\bar G"), own=("episode_return",)),
+    Term("step_score", "Score of a step", "s_k", ("s_{i,k}",), own=("reward/step_score", "eval_step_score")),
     Term("length", "Completion length", "T", ("T_i",), own=("completions/mean_length",)),
     Term("limit", "Length limit", "L_{max}", ("L_{max}",), about=("completions/mean_length",), knob="max_new_tokens"),
 )
@@ -121,7 +122,7 @@ ACTS_ON: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType({
     "psi": (("gradient_variance/advantage",), ""),
 })
 
-ELSEWHERE = ("temperature",)  # knobs whose letter, in an equation, is another quantity
+ELSEWHERE = ("staleness", "temperature")  # knobs whose letter, in an equation, is another quantity
 
 _ARGUMENT = r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|\\[A-Za-z]+|[^\s{}\\])"
 _SCRIPTS = rf"(?:[_^]{_ARGUMENT}|'(?=_))*"

@@ -96,7 +96,7 @@ _ALL = (
     Metric("epoch", "Epoch", "epochs", "Number of passes of training over the rows of the file.", digits=2),
     Metric("frac_reward_zero_std", "Zero-variance groups", "share of groups", "Share of prompts whose completions "
            "all have the same reward: their advantages are zero.", healthy="Below 0.5. Near 1: the prompts are too "
-           "easy or too hard, or the group is too small.", scale="rate", better="lower"),
+           "easy or too hard, or the group is too small.", scale="rate", better="lower", short="zero variance"),
     Metric("groups/solve_none_frac", "Groups without a success", "share of groups", "Share of prompts none of whose "
            "completions the verifier accepts: too hard for now, or the groups are too small.", scale="rate",
            short="solve none"),
@@ -270,7 +270,7 @@ _ALL = (
     *(Metric(f"best_of_n/{name}", f"Best of n, {words}", "share of prompts", "Share of held-out prompts whose answer "
              f"with the highest {words} is right.", healthy="Above the share of right answers.", scale="rate",
              better="higher", short=words)
-      for name, words in (("lowest", "lowest score"), ("product", "product of the scores"), ("last", "last score"))),
+      for name, words in (("lowest", "lowest score"), ("product", "product of all"), ("last", "last score"))),
     Metric("best_of_n/any", "Any right answer", "share of prompts", "Share of held-out prompts with at least one right "
            "answer: the most that choosing among the answers can give.", scale="rate", better="higher", short="any"),
     Metric("calibration_error", "Calibration error", "share of pairs", "Expected calibration error on held-out pairs: "

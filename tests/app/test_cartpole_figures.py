@@ -67,8 +67,8 @@ def test_the_unit_of_the_kl_is_the_run_s():
 
 
 @pytest.mark.parametrize("algorithm, tabs", [
-    ("ppo", ["Surrogate", "Value"]), ("trpo", ["Surrogate", "Value"]), ("a2c", ["Value"]),
-    ("reinforce", ["Value", "Variance"]), ("dqn", [])])
+    ("ppo", ["Policy", "Surrogate", "Value"]), ("trpo", ["Policy", "Surrogate", "Value"]), ("a2c", ["Policy", "Value"]),
+    ("reinforce", ["Policy", "Value", "Variance"]), ("dqn", ["Policy"])])
 def test_a_method_has_the_tabs_that_it_has_numbers_for(algorithm, tabs):
-    run = SimpleNamespace(spec=SimpleNamespace(row=ALGORITHMS[algorithm]))
+    run = SimpleNamespace(spec=SimpleNamespace(row=ALGORITHMS[algorithm], task="CartPole-v1"))
     assert [name for name, (_, fits) in own_tabs.TABS.items() if fits(run)] == tabs

@@ -75,7 +75,8 @@ def test_the_arithmetic_in_words_is_the_function(family, choice):
 
 
 OF_BATCH = ("batch_standardised", "beta_normalised", "group_mean_active")  # divided by a number of the whole batch
-GROUPED = [choice for choice in choices.ADVANTAGE if choice.worked and choice.key not in OF_BATCH]
+GROUPED = [choice for choice in choices.ADVANTAGE
+           if choice.worked and choice.key not in OF_BATCH and choice.level == "sequence"]
 
 
 @pytest.mark.parametrize("choice", GROUPED, ids=lambda choice: choice.key)
@@ -91,6 +92,20 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
         for completion in group["completions"]:
             line, = credit.lines(group, completion, 0, {"advantage": choice.key})
             assert line.worked or line.formula == "1", (rewards, line)
+
+
+@pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.teacher], ids=lambda each: each.key)
+def test_the_arithmetic_of_a_teacher_s_grade_is_its_function(choice):
+    """Without a discount a token's grade is its own log-ratio; with one it is also that of later tokens."""
+    theirs, own = [-0.5, -2.0], [-1.25, -0.25]
+    found = of_torch(choices.ADVANTAGE, choice, {"teacher_discount": 0.0}, teacher_logprobs=theirs, old_logprobs=own,
+                     logprobs=own).flatten().tolist()
+    assert found == pytest.approx([0.75, -1.75])
+    for place, value in enumerate(found):
+        of = words.numbers({"teacher_discount": 0.0}, advantage=value, teacher_logprobs=theirs[place],
+                           old_logprobs=own[place])
+        line, = words.lines(choice, of, value, Line("it"))
+        assert float(line.result.replace("−", "-")) == pytest.approx(value) and "−" in line.worked
 
 
 @pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.group and not choice.by_part
@@ -134,7 +149,7 @@ def test_every_tool_says_what_becomes_of_it_and_of_its_knobs(family, choice):
     values, mix = filled(family, choice), "mine"
     base = plan("dpo" if "preference_loss" in values else "ppo")
     if family in NOT_MIXED:
-        base, mix = plan("dft" if family is choices.SFT_LOSS else "prm"), ""
+        base, mix = plan("prm" if family is choices.STEP_LABELS else "gkd" if choice.teacher else "dft"), ""
         values = {family.key: choice.key}
     mine = Plan(base.run, replace(base.spec, knobs={**base.spec.knobs, **values}, mix=mix))
     for tool in TOOLS.values():

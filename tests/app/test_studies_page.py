@@ -58,23 +58,23 @@ def test_finished_runs_give_a_verdict_beside_the_recorded_one(page, lab):
 
 
 def test_an_undecided_claim_says_what_it_would_take_and_queues_it(page, lab, asked):
-    """Recorded: λ 1 − λ 0.95 is 0.009 ± 0.033 with three seeds of two settings."""
+    """Recorded: λ 1 − λ 0.95 is −0.016 ± 0.042 with five seeds of these two settings."""
     asked.reply = lambda spec: {"paces": [{"once": 0.0, "step": 0.25}] * len(spec["specs"])}
     test = page("studies", study="gae_lambda")
     need = verdict.needed(STUDIES["gae_lambda"], recorded.read()["gae_lambda"].findings)
-    assert need == verdict.Need(31, ("λ 0", "λ 0.5", "λ 0.9", "λ 0.95", "λ 1")[3:])
+    assert need == verdict.Need(43, ("λ 0", "λ 0.5", "λ 0.9", "λ 0.95", "λ 1")[3:])
     assert f"About {need.seeds} seeds would" in html(test)
     button = next(each for each in test.button if each.key == "study:decide")
-    runs = 5 * 3 + 2 * (31 - 3)
+    runs = 5 * 3 + 2 * (43 - 3)
     assert button.label == f"Queue {runs} runs"
     assert any("sampled tokens" in each.value and "About" in each.value for each in test.caption)
     button.click().run()
     assert len(lab.store.sweep_runs()) == runs and lab.launcher.woken
-    assert max(row.spec.seed for row in lab.store.sweep_runs()) == 30
+    assert max(row.spec.seed for row in lab.store.sweep_runs()) == 42
 
 
 def test_a_difference_too_small_for_any_number_of_seeds_has_no_button(page):
-    test = page("studies", study="length_bias")
+    test = page("studies", study="beta")
     assert "too small" in html(test) and not [each for each in test.button if each.key == "study:decide"]
 
 

@@ -27,7 +27,7 @@ STEP_LABELS = Family("step_labels", "source of step labels", "labcore.llm.step_l
 ))
 
 MIN_TEMPERATURE = Knob(
-    "min_temperature", "Temperature of the minimum", 0.1, "How sharply min_form selects the lowest score of an answer. "
+    "min_temperature", "Temperature of the minimum", 0.1, "How sharply the weights select the lowest score of an answer. "
     "Lower: only the lowest score counts. Higher: closer to the mean of the scores.", "next batch", 1e-3, 100.0,
     (0.05, 1.0), "T_{min}", "score", scale="log", advanced=True, group="reward", before=0.1)
 _S = Letter("s_k", label="score of step k")
@@ -53,7 +53,7 @@ OUTCOME_WEIGHT = Knob(
     "to the rewards of the steps. Higher: the outcome counts more. 0: only the steps count.", "next batch", 0.0, 100.0,
     (0.0, 2.0), "w_o", advanced=True, group="reward", before=0.0)
 STEP_REWARD_KNOB = Knob(
-    "step_reward", "Reward of a step", "each_step", "Rewards that the scores of the steps become. each_step rewards "
-    "answers with more steps; min_form, difference, lowest and last do not.", choices=STEP_REWARD.names, advanced=True,
+    "step_reward", "Reward of a step", "each_step", "Rewards that the scores of the steps become. The score of every "
+    "step rewards answers with more steps; the other choices do not.", choices=STEP_REWARD.names, advanced=True,
     group="reward", before="each_step")
 OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps

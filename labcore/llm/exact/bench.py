@@ -104,7 +104,7 @@ def settings_of(spec: Mapping[str, Any], seed: int) -> list[Setting]:
                         model=str(spec.get("model") or table.model))
             if made.knobs.get("replay_share"):
                 raise LabError("Replay has no effect on a frozen policy, which all completions are from: set "
-                               "replay_share=0.")
+                               "`replay_share` to 0.")
             found.append(Setting(made, made.knobs[knob] if knob else None))
     if strange := sorted(set(given) - known):
         raise LabError(f"None of these algorithms has a knob {quoted(strange[0])}: see python -m labcore list --kind "
