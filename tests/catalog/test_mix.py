@@ -30,7 +30,7 @@ MIXED = [row.key for row in ALGORITHMS.values() if row.loop in LOOPS]
 def filled(algorithm: str, **moved):
     """All knobs of a mix that began from a row."""
     row = mixed.with_every_knob(algorithm)
-    return {knob.key: SORT.own(row.loop).get(knob.key, knob.default) for knob in row.knobs} | moved
+    return {knob.key: SORT.own(row.loop, row.key).get(knob.key, knob.default) for knob in row.knobs} | moved
 
 
 @pytest.mark.parametrize("key", MIXED)

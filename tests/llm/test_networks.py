@@ -8,14 +8,24 @@ import pytest
 import torch
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.llm.networks import CRITIC, NETWORKS, POLICY, PROCESS_REWARD_MODEL, REFERENCE, REWARD_MODEL, needed
+from labcore.llm.networks import (
+    BROUGHT,
+    CRITIC,
+    NETWORKS,
+    POLICY,
+    PROCESS_REWARD_MODEL,
+    REFERENCE,
+    REWARD_MODEL,
+    needed,
+)
 from tests.llm.tools import session, shake, spec, weights
 
 
 @pytest.mark.parametrize("key", ALGORITHMS)
 def test_a_run_holds_the_networks_of_its_row(key):
     row, started = ALGORITHMS[key], session(key)
-    assert tuple(needed(started.spec, started.knobs)) == tuple(started.models) == row.models
+    assert tuple(started.models) == row.models
+    assert (*needed(started.spec, started.knobs), *(name for name in BROUGHT if name in row.models)) == row.models
     learning = {name for name in row.models if NETWORKS[name].learning_rate}
     if {REWARD_MODEL, PROCESS_REWARD_MODEL} & learning:  # the policy then only lends its weights
         learning -= {"policy"}

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from labcore.catalog.choices import ADVANTAGE, FAMILIES, OBJECTIVE, PREFERENCE_LOSS, RATIO, SURROGATE
+from labcore.catalog.choices import ADVANTAGE, FAMILIES, OBJECTIVE, PREFERENCE_LOSS, RATIO, SFT_LOSS, SURROGATE
 from labcore.errors import LabError
 from labcore.maths import ratios, surrogates
 from labcore.maths.call import call, cut_of, member, parameters
@@ -11,7 +11,7 @@ KNOBS = {"gamma": 0.9, "gae_lambda": 0.8, "clip_low": 0.2, "clip_high": 0.28, "r
          "gate_negative": 1.05, "beta": 0.1, "max_new_tokens": 8, "overlong_buffer": 2, "overlong_penalty": 0.5,
          "length_cost": 0.1, "label_smoothing": 0.1, "exo_epsilon": 0.01, "discopop_tau": 0.05, "target_margin": 0.5,
          "desirable_weight": 1.0, "undesirable_weight": 1.0, "divergence_alpha": 0.5, "reward_clip": 1.0,
-         "pass_k": 2, "cov_pull": 1.0, "regression_beta": 0.3, "classifier_temperature": 0.5,
+         "teacher_discount": 0.5, "jsd_beta": 0.5, "min_temperature": 0.1, "pass_k": 2, "cov_pull": 1.0, "regression_beta": 0.3, "classifier_temperature": 0.5,
          "reward_low": -0.5, "reward_high": 1.0,
          "clip_delta": 1.5, "dual_clip": 3.0, "gamma_power_positive": 2.0, "gamma_rate_positive": 3.0,
          "divergence_low": 0.1, "divergence_high": 0.2, "pull": 2.0, "reward_alpha": 0.25,
@@ -64,7 +64,10 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                 "lengths": batch["completion_mask"].sum(1, keepdim=True), "truncated": batch["completion_mask"],
                 "counted": batch["completion_mask"], "prompt_values": tensors["advantages"][:, :1],
                 "square_sums": tensors["logprobs"].exp(), "scored_tokens": batch["completion_mask"], "group_size": 3,
-                "singled_out": batch["completion_mask"],
+                "singled_out": batch["completion_mask"], "step_ends": batch["completion_mask"],
+                "teacher_logprobs": tensors["ref_logprobs"], "policy": tensors["logprobs"].log_softmax(-1),
+                "teacher": tensors["ref_logprobs"].log_softmax(-1), "scores": tensors["logprobs"].exp(),
+                "steps": batch["completion_mask"],
                 "past_rewards": tensors["advantages"][:, :1], "reward_parts": tensors["advantages"][None],
                 "part_weights": tensors["advantages"].new_ones(1), "scored": batch["completion_mask"],
                 "whole_log_ratio_chosen": tensors["logprobs"], "whole_log_ratio_rejected": tensors["old_logprobs"],
@@ -78,7 +81,8 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
     result = call(member(family, key), KNOBS, tensors | totals)
     assert result.dtype == (torch.bool if family.key == "selection" else dtype)
     both = family is PREFERENCE_LOSS and family[key].unpaired  # a number for each side
-    assert result.shape == (() if family.key == "aggregation" else (12, 7) if both else (6, 7))
+    whole = getattr(family[key], "teacher", False) and family is SFT_LOSS  # over the vocabulary
+    assert result.shape == (() if family.key == "aggregation" else (12, 7) if both else (6,) if whole else (6, 7))
 
 
 def test_it_gives_what_is_asked_for_and_nothing_else():

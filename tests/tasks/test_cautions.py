@@ -15,7 +15,8 @@ def test_nothing_is_said_of_defaults(task):
     for row in ALGORITHMS.values():
         if row.learns(TASKS[task]):
             spec = make(algorithm_key=row.key, task_key=task)
-            assert of_task(spec) == "" == " ".join(of_run("llm", row.key, spec.knobs)), row.key
+            usual = TASKS[task].own(row.loop, row.key)
+            assert of_task(spec) == "" == " ".join(of_run("llm", row.key, spec.knobs, usual)), row.key
 
 
 @pytest.mark.parametrize("task, knobs, said", [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
 
@@ -106,7 +108,10 @@ def test_rewards_of_a_maze_are_those_of_its_cells() -> None:
             assert f"{cell.reward:g}".replace("-", "−") in sentence
 
 
-@pytest.mark.parametrize("task", kinds.kind("cartpole").tasks)
+CONTINUOUS = {"Pendulum-v1", "MountainCarContinuous-v0", "LunarLanderContinuous-v3"}
+
+
+@pytest.mark.parametrize("task", sorted(kinds.kind("cartpole").tasks.keys() - CONTINUOUS))
 def test_the_reward_of_a_step_is_that_of_the_world(task: str) -> None:
     env = gym.make(task)
     env.reset(seed=0)
@@ -114,6 +119,18 @@ def test_the_reward_of_a_step_is_that_of_the_world(task: str) -> None:
     reward = float(env.step(action)[1])
     env.close()
     assert f"{reward:g} per ".replace("-", "−") in str(spec("cartpole", "ppo", task).goal())
+
+
+def test_the_reward_of_a_continuous_step_is_the_formula_that_is_said() -> None:
+    env = gym.make("Pendulum-v1")
+    (cos, sin, speed), _ = env.reset(seed=0)
+    reward = float(env.step(np.array([1.5], dtype=np.float32))[1])
+    assert reward == pytest.approx(-(math.atan2(sin, cos)**2 + 0.1 * speed**2 + 0.001 * 1.5**2), rel=1e-5)
+    assert "−(θ² + 0.1 ω² + 0.001 u²)" in str(spec("cartpole", "ppo", "Pendulum-v1").goal())
+    car = gym.make("MountainCarContinuous-v0")
+    car.reset(seed=0)
+    assert float(car.step(np.array([0.5], dtype=np.float32))[1]) == pytest.approx(-0.1 * 0.5**2)
+    assert "less 0.1 times the squared force" in str(spec("cartpole", "ppo", "MountainCarContinuous-v0").goal())
 
 
 def test_a_world_that_the_catalog_does_not_know_is_described_by_its_sizes() -> None:

@@ -55,7 +55,7 @@ def written(arguments: Mapping[str, Any]) -> str:
     """The text of some arguments, in one form for one meaning: the inverse of `parse`.
 
     >>> written({"map_name": "8x8", "is_slippery": False}), written({"map_name": "true"})
-    ('is_slippery=false map_name=8x8', 'map_name=\\'"true"\\'')
+    ('is_slippery=false map_name=8x8', '\\'map_name="true"\\'')
     """
     return shlex.join(f"{name}={word(arguments[name])}" for name in sorted(arguments))
 

@@ -313,7 +313,7 @@ def brought_back(each: Plan, logged: Path) -> None:
 
 def test_the_versions_are_those_that_are_pinned():
     pinned = "".join((Path(__file__).parents[3] / f"requirements-{file}.txt").read_text()
-                     for file in ("bench", "handover"))
+                     for file in ("bench", "handover", "swift"))
     assert all(f"{tool.key}=={tool.version}\n" in pinned for tool in TOOLS.values())
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from labcore.catalog import choices
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.llm.experience import collect
 from labcore.llm.generation import ROUNDING, reference_logprobs
@@ -19,10 +20,11 @@ from labcore.maths.masked import centred
 from labcore.tasks.task import Problem, Score
 from tests.llm.tools import records, session, shake, weights
 
-# RAFT imitates the best of each group, also where all are equal, CHORD the right answers, and GDPO has rewards of its
-# own: they have a signal.
+# RAFT imitates the best of each group, also where all are equal, CHORD the right answers, a teacher grades without
+# rewards, and GDPO and process supervision have rewards of their own: they have a signal.
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"
-          and row.knob("advantage").default not in ("one", "parts_standardised")
+          and row.knob("advantage").default not in ("one", "parts_standardised", "steps_standardised")
+          and not choices.ADVANTAGE[str(row.knob("advantage").default)].teacher
           and not row.knob("sft_weight").default]
 LORA = {"lora_rank": 2, "lora_alpha": 4}
 

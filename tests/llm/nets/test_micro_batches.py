@@ -175,7 +175,8 @@ def test_any_cut_of_scored_pairs(monkeypatch):
 @pytest.mark.parametrize("loss", SFT_LOSS.names)
 def test_any_cut_of_examples_weighs_tokens_alike(loss, monkeypatch):
     """Not a mean of means: one part may have a token, and another one twenty."""
-    started = session("dft", sft_loss=loss)
+    taught = SFT_LOSS[loss].teacher
+    started = session("gkd" if taught else "dft", sft_loss=loss, **({"on_policy_share": 0.0} if taught else {}))
     monkeypatch.setattr(started.task, "problems", lambda count, rng: [
         Problem("abc=", "a" * (1 + n * n)) for n in range(5)], raising=False)
     cut_anyhow(started, lambda: sft.update(started), sft, monkeypatch)
@@ -185,13 +186,13 @@ def short_of_memory(monkeypatch, module, failures=1, after=1):
     """The passes of `module` fail for want of memory `failures` times, each time after `after` that went well."""
     real, calls = module.at_tokens, []
 
-    def at_tokens(*given):
+    def at_tokens(*given, **more):
         calls.append(len(given[1]))
         if len(calls) == after + 1 and failures > short_of_memory.failed:
             short_of_memory.failed += 1
             calls.clear()
             raise torch.OutOfMemoryError("out of memory")
-        return real(*given)
+        return real(*given, **more)
     short_of_memory.failed = 0
     monkeypatch.setattr(module, "at_tokens", at_tokens)
     return calls
@@ -254,8 +255,8 @@ def test_a_run_that_is_short_of_memory_frees_all_that_the_attempt_held_and_goes_
     started, real, held, free = session(algorithm, steps=1), getattr(module, passes_of), [], []
     halve = started.halve_micro_batches
 
-    def passes_once(*given):
-        found = real(*given)
+    def passes_once(*given, **more):
+        found = real(*given, **more)
         if held or not torch.is_grad_enabled():
             return found
         first, *others = found if isinstance(found, tuple) else (found,)

@@ -82,9 +82,9 @@ def tapes_of(monkeypatch, **given):
     """How many products were on the tape of each update of a run."""
     found, real = [], online.at_tokens
 
-    def at_tokens(*args):
-        found.append(len(args[-1] or ()))
-        return real(*args)
+    def at_tokens(model, prompts, ids, measure, norms=None, tape=None, *others):
+        found.append(len(tape or ()))
+        return real(model, prompts, ids, measure, norms, tape, *others)
     monkeypatch.setattr(online, "at_tokens", at_tokens)
     records(session(**given))
     return found
