@@ -94,7 +94,8 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
             assert line.worked or line.formula == "1", (rewards, line)
 
 
-@pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.teacher], ids=lambda each: each.key)
+@pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.teacher],
+                         ids=lambda choice: choice.key)
 def test_the_arithmetic_of_a_teacher_s_grade_is_its_function(choice):
     """Without a discount a token's grade is its own log-ratio; with one it is also that of later tokens."""
     theirs, own = [-0.5, -2.0], [-1.25, -0.25]

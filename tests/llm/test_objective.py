@@ -44,7 +44,7 @@ IN_TRL = {"grpo": ("grpo", "token"), "ppo": ("dapo", "token"), "dr_grpo": ("dr_g
           "bnpo_token_mean": ("bnpo", "token"), "gdpo": ("dapo", "token"), "maxrl": ("dapo", "token"),
           "passk": ("dapo", "token"), "icepop": ("grpo", "token")}
 OF_OTHERS = {"tv_mask", "kl_mask", "quadratic", "future_kl_clip",  # compared with other tools in test_trust
-             "clip_cov", "kl_cov", "centred_regression"}  # in tests/maths
+             "clip_cov", "kl_cov", "centred_regression", "classifier"}  # in tests/maths
 
 
 def same_as(config, key: str, beta: float, level: str = "") -> bool:
