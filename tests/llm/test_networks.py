@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from labcore.catalog.choices import needs_teacher
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.llm.networks import (
     BROUGHT,
@@ -16,6 +17,7 @@ from labcore.llm.networks import (
     PROCESS_REWARD_MODEL,
     REFERENCE,
     REWARD_MODEL,
+    TEACHER,
     needed,
 )
 from tests.llm.tools import session, shake, spec, weights
@@ -26,7 +28,7 @@ def test_a_run_holds_the_networks_of_its_row(key):
     row, started = ALGORITHMS[key], session(key)
     built = tuple(name for name in started.models if name not in BROUGHT)
     assert tuple(needed(started.spec, started.knobs)) == built == row.models
-    assert (TEACHER in started.models) == bool(row.knob("teacher").default if "teacher" in started.knobs else "")
+    assert (TEACHER in started.models) == needs_teacher(started.knobs)
     learning = {name for name in row.models if NETWORKS[name].learning_rate}
     if {REWARD_MODEL, PROCESS_REWARD_MODEL} & learning:  # the policy then only lends its weights
         learning -= {"policy"}

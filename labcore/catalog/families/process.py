@@ -27,8 +27,8 @@ STEP_LABELS = Family("step_labels", "source of step labels", "labcore.llm.step_l
 ))
 
 MIN_TEMPERATURE = Knob(
-    "min_temperature", "Temperature of the minimum", 0.1, "How sharply the weights select the lowest score of an answer. "
-    "Lower: only the lowest score counts. Higher: closer to the mean of the scores.", "next batch", 1e-3, 100.0,
+    "min_temperature", "Temperature of the minimum", 0.1, "How sharply the weights select the lowest score of an "
+    "answer. Lower: only the lowest score counts. Higher: closer to the mean of the scores.", "next batch", 1e-3, 100.0,
     (0.05, 1.0), "T_{min}", "score", scale="log", advanced=True, group="reward", before=0.1)
 _S = Letter("s_k", label="score of step k")
 STEP_REWARD = Family("step_reward", "reward of a step", "labcore.maths.process", ("scores", "steps"), (
