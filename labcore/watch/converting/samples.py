@@ -9,7 +9,7 @@ from typing import Any
 
 from labcore.watch.converting.names import number
 
-BY_TOKEN = ("logprobs", "old_logprobs", "ref_logprobs", "entropy", "advantages")
+BY_TOKEN = ("logprobs", "old_logprobs", "ref_logprobs", "sampler_logprobs", "entropy", "advantages")
 LARGEST = 80.0  # nats of a log-ratio: a larger one is invalid
 
 

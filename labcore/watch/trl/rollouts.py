@@ -15,7 +15,8 @@ from typing import Any
 
 DIGITS = 5  # of the log-probs and entropies that are sent, in nats
 _IDS = ("prompt_ids", "completion_ids", "completion_mask")
-_FIXED = {"old_logprobs": "old_per_token_logps", "ref_logprobs": "ref_per_token_logps"}  # ours -> TRL's
+_FIXED = {"old_logprobs": "old_per_token_logps", "ref_logprobs": "ref_per_token_logps",  # ours -> TRL's
+          "sampler_logprobs": "sampling_per_token_logps"}
 WATCHED = GENERATES, SCORES = "_generate_and_score_completions", "_get_per_token_logps_and_entropies"
 Failed = Callable[[str, BaseException], None]
 
@@ -74,7 +75,7 @@ class Rollouts:
         self._wrapped.put(trainer, SCORES, self._scoring)
         return ("Sent with each generation: prompts, completions, rewards by function and advantages; for the tokens "
                 f"of the first {self._most} completions their entropy and their log-probs under the policy, the old "
-                "policy and the reference model (with β > 0).")
+                "policy, the reference model (with β > 0) and vLLM (if it samples).")
 
     def detach(self) -> None:
         """Restore the trainer."""

@@ -10,8 +10,8 @@ import pytest
 from labcore.watch.converting.samples import samples_of
 
 WHOLE = {"text": "ab", "tokens": ["a", "b"], "advantages": [0.5, 0.25], "logprobs": [-1.0, -2.0],
-         "old_logprobs": [-1.5, -2.0], "ref_logprobs": [-1.0, -3.0], "entropy": [0.1, 0.2],
-         "rewards": {"reward": 0.7, "right": 1, "short": 0.4}}
+         "old_logprobs": [-1.5, -2.0], "ref_logprobs": [-1.0, -3.0], "sampler_logprobs": [-1.4, -2.1],
+         "entropy": [0.1, 0.2], "rewards": {"reward": 0.7, "right": 1, "short": 0.4}}
 
 
 def one(completion: object, **more: object) -> dict:

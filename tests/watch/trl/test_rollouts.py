@@ -76,6 +76,19 @@ def test_log_probs_are_those_of_the_last_pass_over_each_completion():
     assert max(abs(ratio - 1) for ratio in ratios) > 1e-3, "three updates have moved the policy"
 
 
+def test_the_log_probs_of_vllm_are_those_of_the_sampler():
+    """GRPOTrainer returns them with each generation, NaN where vLLM gave none."""
+    trainer = fake.GRPOTrainer(LabCallback())
+    [event] = generations(trainer)
+    of_vllm = [[-0.5 - place, *row[1:]] for place, row in enumerate(event["output"]["old_per_token_logps"])]
+    of_vllm[0][0] = math.nan
+    event["output"]["sampling_per_token_logps"] = of_vllm
+    [(_, given)] = sent(trainer)
+    for row, passed, tokens in zip(given["sampler_logprobs"], of_vllm, given["tokens"], strict=True):
+        assert row == pytest.approx(passed[:len(tokens)], abs=1e-5, nan_ok=True)
+    assert given["old_logprobs"] != given["sampler_logprobs"]
+
+
 def test_rloos_log_probs_of_the_old_policy_and_the_reference_are_those_of_its_own_passes():
     trainer = fake.RLOOTrainer(LabCallback())
     for (_, given), event in zip(sent(trainer), generations(trainer), strict=True):
