@@ -62,7 +62,7 @@ def over(run_id: str, steps: Sequence[int], groups: Mapping[str, Group], chosen:
         place = WATCHED.index(chosen)
         return [column for step in steps if place < len(found := _watched(run_id, step, _written(run_id, step)))
                 for column in found[place]]
-    prompt = prompt_hash(groups[chosen]["prompt"])
+    prompt = prompt_hash(groups[chosen])
     having = [step for step in steps if prompt in _prompts(run_id, step, _written(run_id, step))]
     if len(having) < 2:
         return []
@@ -75,7 +75,7 @@ def recurring(run_id: str, steps: Sequence[int], groups: Mapping[str, Group]) ->
     if WATCHED[0] in groups:
         return set()
     held = Counter(prompt for step in steps for prompt in _prompts(run_id, step, _written(run_id, step)))
-    return {name for name, group in groups.items() if held[prompt_hash(group["prompt"])] > 1}
+    return {name for name, group in groups.items() if held[prompt_hash(group)] > 1}
 
 
 def _written(run_id: str, step: int) -> int:
@@ -94,7 +94,7 @@ def _prompts(run_id: str, step: int, written: int) -> frozenset[str]:
 def _batch(run_id: str, step: int, written: int) -> Mapping[str, Column]:
     """The columns of the prompts of a file's batch. Long answers are only counted, because no two are equal."""
     samples = files.load(run_id, "samples", step) or {}
-    return {prompt_hash(group["prompt"]): _column(of_batch(group), step, "logprob_after", LONG)
+    return {prompt_hash(group): _column(of_batch(group), step, "logprob_after", LONG)
             for group in samples.get("groups", [])}
 
 

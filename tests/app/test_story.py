@@ -13,6 +13,7 @@ from app.llm.story_words import sentence
 from app.training import files
 from labcore.runs.files import step_files
 from labcore.runs.files.paths import run_folder
+from labcore.watch.converting.chat import prompt_fields
 from tests.app.seeding import link, samples, seed
 from tests.words import says
 
@@ -343,6 +344,19 @@ def test_a_prompt_that_batches_have_again_has_a_history(lab):
     assert [column.step for column in history.over("run", [1, 2, 3, 4], groups, "b1")] == [1, 3, 4]
     assert story.payload(groups, "b0", [], 3, 3)["apart"] == story.APART
     assert story.telling(groups, None) == "b0" and story.telling(groups, None, again={"b1"}) == "b1"
+
+
+def test_conversations_with_one_last_turn_are_different_prompts(lab):
+    def chat(first):
+        return prompt_fields([{"role": "user", "content": first}, {"role": "user", "content": "Go on."}])
+    for step, first in enumerate("aba", start=1):
+        sends("run", step, sent(0, 1) | chat(first))
+    groups = groups_of(files.load("run", "samples", 3))
+    assert history.recurring("run", [1, 2, 3], groups) == {"b0"}
+    found = history.over("run", [1, 2, 3], groups, "b0")
+    assert [column.step for column in found] == [1, 3]
+    asked = story.payload(groups, "b0", found, 3, 3)["asked"]
+    assert asked["turn"] == "Go on." and ["token", "<|im_start|>"] in asked["parts"]
 
 
 def test_a_file_without_the_prompt_is_not_read_whole(lab, monkeypatch):

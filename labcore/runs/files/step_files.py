@@ -72,13 +72,14 @@ def write(folder: Path, step: int, text: str) -> Path:
     return _packed(plain)
 
 
-def prompt_hash(prompt: object) -> str:
-    """Return a short hash of a prompt, which may be long.
+def prompt_hash(group: Mapping[str, Any]) -> str:
+    """Return a short hash of a group's prompt, which may be long; of a conversation with all its turns.
 
-    >>> prompt_hash("2 + 2 = ")
-    'c9237217457c9a2f'
+    >>> prompt_hash({"prompt": "2 + 2 = "}), prompt_hash({"prompt": "Go on.", "rendered": "2 + 2 = "})
+    ('c9237217457c9a2f', 'c9237217457c9a2f')
     """
-    return hashlib.blake2b(untrusted.whole(str(prompt)).encode(), digest_size=8).hexdigest()
+    whole = untrusted.whole(str(group.get("rendered") or group["prompt"]))
+    return hashlib.blake2b(whole.encode(), digest_size=8).hexdigest()
 
 
 def with_prompts(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def with_prompts(content: Mapping[str, Any]) -> dict[str, Any]:
     groups = content.get("groups")
     if not isinstance(groups, list):
         return dict(content)
-    return {"step": content["step"], PROMPTS: [prompt_hash(group["prompt"]) for group in groups], **content}
+    return {"step": content["step"], PROMPTS: [prompt_hash(group) for group in groups], **content}
 
 
 def prompts_of(path: Path) -> list[str] | None:
