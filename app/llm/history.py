@@ -66,7 +66,8 @@ def over(run_id: str, steps: Sequence[int], groups: Mapping[str, Group], chosen:
     having = [step for step in steps if prompt in _prompts(run_id, step, _written(run_id, step))]
     if len(having) < 2:
         return []
-    columns = [found[prompt] for step in having if prompt in (found := _batch(run_id, step, _written(run_id, step)))]
+    batches = [_batch(run_id, step, _written(run_id, step)) for step in having]
+    columns = [batch[prompt] for batch in batches if prompt in batch]
     return columns if len(columns) > 1 else []
 
 
