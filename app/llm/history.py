@@ -1,9 +1,8 @@
 """The answers to a prompt over the steps of a run, read from its samples: for watched prompts, and for prompts that
-several batches contain. Each file is read once."""
+several batches contain. Each file is read once, and only the beginning of one that does not have the prompt."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import streamlit as st
 
 from app.llm.step_groups import WATCHED, Group, Key, key_of, of_batch
 from app.training import files
+from labcore.runs.files.step_files import prompt_hash, prompts_of
 
 MOST = 60  # columns
 LONG = 40  # characters: an answer is long if it has more, or several lines
@@ -62,8 +62,12 @@ def over(run_id: str, steps: Sequence[int], groups: Mapping[str, Group], chosen:
         place = WATCHED.index(chosen)
         return [column for step in steps if place < len(found := _watched(run_id, step, _written(run_id, step)))
                 for column in found[place]]
-    prompt = _key(groups[chosen])
-    columns = [found[prompt] for found in _batches(run_id, steps) if prompt in found]
+    prompt = prompt_hash(groups[chosen])
+    having = [step for step in steps if prompt in _prompts(run_id, step, _written(run_id, step))]
+    if len(having) < 2:
+        return []
+    batches = [_batch(run_id, step, _written(run_id, step)) for step in having]
+    columns = [batch[prompt] for batch in batches if prompt in batch]
     return columns if len(columns) > 1 else []
 
 
@@ -71,17 +75,8 @@ def recurring(run_id: str, steps: Sequence[int], groups: Mapping[str, Group]) ->
     """Return the names of those prompts of a step that batches of other steps contain; empty if prompts are watched."""
     if WATCHED[0] in groups:
         return set()
-    held = Counter(prompt for found in _batches(run_id, steps) for prompt in found)
-    return {name for name, group in groups.items() if held[_key(group)] > 1}
-
-
-def _key(group: Group) -> bytes:
-    """Return a short hash of a group's prompt, because prompts may be long and each step stores one."""
-    return hashlib.blake2b(str(group["prompt"]).encode(), digest_size=8).digest()
-
-
-def _batches(run_id: str, steps: Sequence[int]) -> list[Mapping[bytes, Column]]:
-    return [_batch(run_id, step, _written(run_id, step)) for step in steps]
+    held = Counter(prompt for step in steps for prompt in _prompts(run_id, step, _written(run_id, step)))
+    return {name for name, group in groups.items() if held[prompt_hash(group)] > 1}
 
 
 def _written(run_id: str, step: int) -> int:
@@ -90,10 +85,18 @@ def _written(run_id: str, step: int) -> int:
 
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)
-def _batch(run_id: str, step: int, written: int) -> Mapping[bytes, Column]:
+def _prompts(run_id: str, step: int, written: int) -> frozenset[str]:
+    """The hashes of the prompts of a file's batch, from its beginning; files of earlier versions are read whole."""
+    found = prompts_of(files.path_of(run_id, "samples", step))
+    return frozenset(_batch(run_id, step, written) if found is None else found)
+
+
+@st.cache_resource(max_entries=KEPT, show_spinner=False)
+def _batch(run_id: str, step: int, written: int) -> Mapping[str, Column]:
     """The columns of the prompts of a file's batch. Long answers are only counted, because no two are equal."""
     samples = files.load(run_id, "samples", step) or {}
-    return {_key(group): _column(of_batch(group), step, "logprob_after", LONG) for group in samples.get("groups", [])}
+    return {prompt_hash(group): _column(of_batch(group), step, "logprob_after", LONG)
+            for group in samples.get("groups", [])}
 
 
 @st.cache_resource(max_entries=KEPT, show_spinner=False)

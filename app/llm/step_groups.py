@@ -44,7 +44,7 @@ def of_batch(group: Group) -> Group:
          "parts": reward_parts.mean(same), "steps": _steps(same[0]),
          "logprob_teacher": _total(same[0].get("teacher_logprobs")),
          **likelihoods(_total(sample_age.before(group, same[0])), _total(same[0].get("logprobs")))}
-        for same in found.values()], **({"age": group["age"]} if "age" in group else {})}
+        for same in found.values()], **{key: group[key] for key in ("age", "rendered") if key in group}}
 
 
 def _steps(completion: dict[str, Any]) -> list[list[Any]]:

@@ -18,7 +18,7 @@ from labcore.runs.files import step_files
 from labcore.runs.spec.activity import report
 from labcore.tasks import reward_call, verifiers
 from labcore.tasks.judge import Judge
-from labcore.tasks.task import Problem, TextTask
+from labcore.tasks.task import Problem, TextTask, Turn
 
 SCORING = "scoring {} of {} completions"
 
@@ -42,6 +42,8 @@ Scores = Callable[[Sequence[Stored]], list[float]]  # one per completion, NaN if
 def read(run_id: str, steps: Sequence[int], task: TextTask | None) -> Iterator[Stored]:
     """Read the completions in the files of these steps. Rows of the task's file are identified by prompt and answer.
 
+    Of a completion with several messages, the text is the last one of the model.
+
     Raises:
         Damaged: a file was not written by a worker.
     """
@@ -51,10 +53,18 @@ def read(run_id: str, steps: Sequence[int], task: TextTask | None) -> Iterator[S
         content = step_files.read(step_files.path_of(run_id, "samples", step), "delete it, then try again")
         for place, group in enumerate(content.get("groups") or ()):
             prompt, answer = str(group.get("prompt", "")), str(group.get("answer") or "")
-            problem = rows.get((prompt, answer)) or Problem(prompt, answer)
+            turns = _turns(group.get("messages"))
+            problem = rows.get((prompt, answer)) or Problem(prompt, answer, turns=turns if len(turns) > 1 else (),
+                                                            talk=bool(turns))
             for each in group["completions"]:
-                yield Stored(step, place, problem, str(each["text"]), _number(each.get("reward")),
+                yield Stored(step, place, problem, str(each.get("final", each["text"])), _number(each.get("reward")),
                              bool(each.get("truncated")))
+
+
+def _turns(messages: object) -> tuple[Turn, ...]:
+    """The turns of a conversation that another tool sent (`labcore.watch.converting.chat`); none of a text."""
+    return tuple(Turn(str(each.get("role", "")), str(each.get("content", ""))) for each in messages
+                 if isinstance(each, Mapping)) if isinstance(messages, list) else ()
 
 
 def _number(reward: object) -> float:

@@ -48,7 +48,7 @@ BODY_BYTES = 2**20  # of one request
 DEEPEST = 20  # lists and dictionaries within each other
 STATES = ("finished", "stopped", "failed")
 ASKED = "asked.json"  # the request of the lab to the trainer
-BY_COMPLETION = ("advantages", "tokens", "logprobs", "old_logprobs", "ref_logprobs", "entropy")
+BY_COMPLETION = ("advantages", "tokens", "logprobs", "old_logprobs", "ref_logprobs", "sampler_logprobs", "entropy")
 _ID = re.compile(r"\w(?:[\w.-]{0,98}[\w-])?", re.ASCII)
 _log = logging.getLogger("labcore.watch")
 
@@ -100,16 +100,18 @@ class Watch:
     def rollouts(self, step: int, prompts: Sequence[Any] = (), completions: Sequence[Any] = (),
                  rewards: Mapping[str, Sequence[Any]] | None = None, advantages: Any = None, tokens: Any = None,
                  logprobs: Any = None, old_logprobs: Any = None, ref_logprobs: Any = None, entropy: Any = None,
-                 group: int | None = None) -> None:
+                 group: int | None = None, sampler_logprobs: Any = None) -> None:
         """Send completions of a step. All lists have one item per completion; per-token arguments are lists of lists.
 
         `rewards` has a list for each reward function, and the total under "reward" if it is not their sum.
         `group` is the number of completions per prompt; `prompts` has one per completion, or one per group. `tokens`
-        are texts; `advantages` may be per completion or per token.
+        are texts; `advantages` may be per completion or per token. `sampler_logprobs` are those of a separate engine
+        that sampled the tokens, such as vLLM.
         """
         self._put("rollouts", step=step, prompts=prompts, completions=completions, rewards=rewards,
                   advantages=advantages, tokens=tokens, logprobs=logprobs, old_logprobs=old_logprobs,
-                  ref_logprobs=ref_logprobs, entropy=entropy, group=group)
+                  ref_logprobs=ref_logprobs, entropy=entropy, group=group,
+                  sampler_logprobs=sampler_logprobs)
 
     def config(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Send settings that changed, from `step` on (default: the next step)."""

@@ -59,7 +59,7 @@ class Pictures:
         The best step so far, which `content` names, is never deleted, because the page shows it beside the newest.
         Returns a sentence if the files were too large, otherwise an empty text.
         """
-        text = json.dumps(finite(content), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(finite(step_files.with_prompts(content)), ensure_ascii=False, allow_nan=False)
         path = step_files.write(self._folder, step, text)
         storage.changed(self._folder)
         if self._files is None:

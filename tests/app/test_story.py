@@ -11,7 +11,9 @@ from app.llm.probes import OFF
 from app.llm.step_groups import groups_of, of_batch
 from app.llm.story_words import sentence
 from app.training import files
+from labcore.runs.files import step_files
 from labcore.runs.files.paths import run_folder
+from labcore.watch.converting.chat import prompt_fields
 from tests.app.seeding import link, samples, seed
 from tests.words import says
 
@@ -306,10 +308,11 @@ def sent(*rewards, prompt="What is 3 + 4?", **more):
         for place, reward in enumerate(rewards)]}
 
 
-def sends(run_id, step, *groups):
-    folder = run_folder(run_id) / "samples"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"step-{step:06d}.json").write_text(json.dumps({"step": step, "groups": groups}))
+def sends(run_id, step, *groups, earlier=False):
+    """Write a file as the lab does, or as an `earlier` version of it did."""
+    content = {"step": step, "groups": [*groups]}
+    step_files.write(run_folder(run_id) / "samples", step, json.dumps(
+        content if earlier else step_files.with_prompts(content)))
 
 
 def test_a_batch_without_log_probs_is_shown_by_its_rewards():
@@ -336,8 +339,34 @@ def test_a_prompt_that_batches_have_again_has_a_history(lab):
     drawn = story.payload(groups, "b1", found, 3, 3)
     assert drawn["columns"] == [1, 3] and [band["cells"] for band in drawn["verdicts"]] == [[0.0, 0.5], [1.0, 0.5]]
     assert history.over("run", [1, 2, 3], groups, "b0") == []
+    sends("run", 4, sent(1, 1), earlier=True)
+    assert history.recurring("run", [1, 2, 4], groups) == {"b1"}, "files of earlier versions count as well"
+    assert [column.step for column in history.over("run", [1, 2, 3, 4], groups, "b1")] == [1, 3, 4]
     assert story.payload(groups, "b0", [], 3, 3)["apart"] == story.APART
     assert story.telling(groups, None) == "b0" and story.telling(groups, None, again={"b1"}) == "b1"
+
+
+def test_conversations_with_one_last_turn_are_different_prompts(lab):
+    def chat(first):
+        return prompt_fields([{"role": "user", "content": first}, {"role": "user", "content": "Go on."}])
+    for step, first in enumerate("aba", start=1):
+        sends("run", step, sent(0, 1) | chat(first))
+    groups = groups_of(files.load("run", "samples", 3))
+    assert history.recurring("run", [1, 2, 3], groups) == {"b0"}
+    found = history.over("run", [1, 2, 3], groups, "b0")
+    assert [column.step for column in found] == [1, 3]
+    asked = story.payload(groups, "b0", found, 3, 3)["asked"]
+    assert asked["turn"] == "Go on." and ["token", "<|im_start|>"] in asked["parts"]
+
+
+def test_a_file_without_the_prompt_is_not_read_whole(lab, monkeypatch):
+    for step in range(1, 9):
+        sends("run", step, sent(0, 1, prompt="again" if step in (2, 8) else f"only in {step}"))
+    groups = groups_of(files.load("run", "samples", 8))
+    read, load = [], files.load
+    monkeypatch.setattr(files, "load", lambda *which: read.append(which[2]) or load(*which))
+    assert history.recurring("run", range(1, 9), groups) == {"b0"} and read == []
+    assert len(history.over("run", range(1, 9), groups, "b0")) == 2 and read == [2, 8]
 
 
 def test_a_group_of_an_older_policy_is_compared_with_the_policy_before_the_step():

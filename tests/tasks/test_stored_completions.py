@@ -9,8 +9,10 @@ from labcore.errors import LabError
 from labcore.runs.files import step_files
 from labcore.runs.files.paths import run_folder
 from labcore.runs.files.written import Damaged
+from labcore.tasks.reward_call import Asked
 from labcore.tasks.stored_completions import Stored, by_verifier, read
-from labcore.tasks.task import Problem
+from labcore.tasks.task import Problem, Turn
+from labcore.watch.converting.samples import samples_of
 
 
 def put(step, *completions, **group):
@@ -26,6 +28,21 @@ def test_what_another_tool_left_out_is_empty_and_no_number_is_no_reward():
     assert [row.reward for row in rows if not math.isnan(row.reward)] == [1.0, 0.5] and rows[-1].cut
     step_files.write(run_folder("a-run") / "samples", 4, '{"step": 4, "pairs": []}')
     assert list(read("a-run", [4], None)) == []
+
+
+def test_a_conversation_of_another_tool_is_judged_by_its_turns_and_the_last_text_of_the_model():
+    system, user = {"role": "system", "content": "Add."}, {"role": "user", "content": "2+2?"}
+    tools = [{"role": "assistant", "content": "wait"}, {"role": "tool", "content": "4"},
+             {"role": "assistant", "content": "It is 4"}]
+    for step, talk in ((5, [system, user]), (6, [user])):
+        step_files.write(run_folder("a-run") / "samples", step, json.dumps(samples_of({"groups": [
+            {"prompt": talk, "answer": "4", "completions": [{"text": tools}]}]}, step)))
+    two, one = read("a-run", [5, 6], None)
+    assert [(row.problem.prompt, row.text) for row in (two, one)] == [("2+2?", "It is 4")] * 2
+    assert two.problem.turns == (Turn("system", "Add."), Turn("user", "2+2?")) and one.problem.turns == ()
+    asked = Asked([two.problem, one.problem], [two.text, one.text], None).arguments()
+    assert asked["prompts"] == [[system, user], [user]]
+    assert asked["completions"] == [[{"role": "assistant", "content": "It is 4"}]] * 2
 
 
 def test_a_damaged_file_is_said():

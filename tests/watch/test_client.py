@@ -88,7 +88,8 @@ def test_everything_that_a_trainer_sends_is_in_the_store(store):
     with Watch("mine", tool="my loop", config={"beta": 0.1, "nested": {"a": [1]}, "object": object()}) as run:
         run.log(1, {"loss": np.float32(0.5), "reward": math.nan}, tokens=10, seconds=3.0)
         run.rollouts(1, prompts=["p", "q"], completions=["a", "b", "c", "d"], rewards={"right": np.array([1, 0, 1, 0])},
-                     advantages=[0.5, -0.5, math.inf, 0.0], tokens=[["a"]] * 4, logprobs=[[-0.123456789]] * 4)
+                     advantages=[0.5, -0.5, math.inf, 0.0], tokens=[["a"]] * 4, logprobs=[[-0.123456789]] * 4,
+                     sampler_logprobs=[[math.nan]] * 4)
         run.config({"beta": 0.2})
         run.event(1, "a sentence")
         run.log(2, {"loss": 0.25})
@@ -99,7 +100,8 @@ def test_everything_that_a_trainer_sends_is_in_the_store(store):
     assert store.steps_after(row.id)[0].tokens == 10
     assert [group["prompt"] for group in line["groups"]] == ["p", "q"] and line["of"] == 4
     assert line["groups"][1]["completions"][0] == {"text": "c", "advantages": "Infinity", "tokens": ["a"],
-                                                   "logprobs": [-0.12346], "rewards": {"right": 1}}
+                                                   "logprobs": [-0.12346], "sampler_logprobs": ["NaN"],
+                                                   "rewards": {"right": 1}}
 
 
 @pytest.mark.parametrize("prompts, group, groups", [

@@ -11,6 +11,7 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.exports.folder import export_run
+from labcore.runs.files import step_files
 from labcore.runs.files.paths import run_folder
 from labcore.runs.fork import fork_spec, lineage
 from labcore.runs.knob_history import KnobHistory
@@ -182,6 +183,8 @@ def test_completions_become_samples_and_the_doctor_judges_them(store):
     write("r", *(numbers(step, reward=0.0, frac_reward_zero_std=1.0, reward_std=0.0) for step in range(1, 60)), line)
     run, = read(store)
     samples = json.loads((run_folder(run.id) / "samples" / "step-000003.json").read_text())
+    assert step_files.prompts_of(step_files.path_of(run.id, "samples", 3)) == [
+        step_files.prompt_hash({"prompt": "2+2"})]
     one, two = samples["groups"][0]["completions"]
     assert (one["reward"], one["parts"], one["ratio"], one["kl"]) == (1.5, {"right": 1.0, "form": 0.5}, [1.0], [None])
     assert two["reward"] == 0.5 and "ratio" not in two and samples["batch_groups"] == 2

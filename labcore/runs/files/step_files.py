@@ -1,10 +1,18 @@
 """The files of a run's steps in its folders `samples` and `lines`: `step-000005.json`, or `step-000005.json.gz` if it
-is large. Large files contain mostly numbers as text, and compression saves three quarters of the disk space."""
+is large. Large files contain mostly numbers as text, and compression saves three quarters of the disk space.
+
+A file of samples begins with the hashes of its prompts, so a page that looks for a prompt in many files reads only the
+beginning of each.
+"""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import re
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +25,9 @@ from labcore.runs.files.written import Damaged
 LARGE = 2**19  # bytes of JSON from which a file is compressed
 LONGEST = 2**29  # bytes of JSON that are read; no step is larger
 _LEVEL = 3  # of gzip: level 6 takes twice as long for a tenth less
+PROMPTS = "prompt_hashes"  # the key of the hashes
+HEAD = 2**14  # bytes of JSON in which the hashes are looked for: those of 700 prompts
+_HEAD = re.compile(rf'\{{"step": [0-9]+, "{PROMPTS}": \[((?:"[0-9a-f]{{16}}"(?:, )?)*)\]')
 _NAME = re.compile(r"step-([0-9]{6,})\.json(\.gz)?")
 
 
@@ -59,6 +70,35 @@ def write(folder: Path, step: int, text: str) -> Path:
     atomic.write_bytes(_packed(plain), gzip.compress(untrusted.whole(text).encode(), _LEVEL, mtime=0))
     plain.unlink(missing_ok=True)
     return _packed(plain)
+
+
+def prompt_hash(group: Mapping[str, Any]) -> str:
+    """Return a short hash of a group's prompt, which may be long; of a conversation with all its turns.
+
+    >>> prompt_hash({"prompt": "2 + 2 = "}), prompt_hash({"prompt": "Go on.", "rendered": "2 + 2 = "})
+    ('c9237217457c9a2f', 'c9237217457c9a2f')
+    """
+    whole = untrusted.whole(str(group.get("rendered") or group["prompt"]))
+    return hashlib.blake2b(whole.encode(), digest_size=8).hexdigest()
+
+
+def with_prompts(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a file with the hashes of the prompts of its batch at its beginning, if it has a batch."""
+    groups = content.get("groups")
+    if not isinstance(groups, list):
+        return dict(content)
+    return {"step": content["step"], PROMPTS: [prompt_hash(group) for group in groups], **content}
+
+
+def prompts_of(path: Path) -> list[str] | None:
+    """Return the hashes of the prompts from the beginning of a file; None if they are not there, as in files of earlier
+    versions, or the file cannot be read."""
+    with suppress(OSError, EOFError, zlib.error):
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head = file.read(HEAD).decode("utf-8", "replace")
+        if hashes := _HEAD.match(head):
+            return re.findall(r"\w+", hashes[1])
+    return None
 
 
 def content(path: Path) -> bytes:

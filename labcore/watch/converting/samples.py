@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from math import exp, isfinite
 from typing import Any
 
+from labcore.watch.converting.chat import completion_fields, prompt_fields
 from labcore.watch.converting.names import number
 
-BY_TOKEN = ("logprobs", "old_logprobs", "ref_logprobs", "entropy", "advantages")
+BY_TOKEN = ("logprobs", "old_logprobs", "ref_logprobs", "sampler_logprobs", "entropy", "advantages")
 LARGEST = 80.0  # nats of a log-ratio: a larger one is invalid
 
 
@@ -29,16 +30,8 @@ def _group(said: Any) -> dict[str, Any] | None:
     if not isinstance(said, Mapping):
         return None
     rows = [_completion(each) for each in _list(said.get("completions")) if isinstance(each, Mapping)]
-    prompt = said.get("prompt")
-    return {"prompt": _text(prompt), "answer": said.get("answer") if isinstance(said.get("answer"), str) else None,
-            "completions": rows} if rows else None
-
-
-def _text(said: Any) -> str:
-    """Return a prompt or a completion as text; the messages of a chat are joined."""
-    if isinstance(said, list):
-        return "\n".join(str(each.get("content", "")) if isinstance(each, Mapping) else str(each) for each in said)
-    return "" if said is None else str(said)
+    return {**prompt_fields(said.get("prompt")), "answer": said.get("answer") if isinstance(said.get("answer"), str)
+            else None, "completions": rows} if rows else None
 
 
 def _completion(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +41,7 @@ def _completion(said: Mapping[str, Any]) -> dict[str, Any]:
     if reward is None:
         known = [value for value in parts.values() if value is not None]
         reward = sum(known) if known else None
-    found: dict[str, Any] = {"text": _text(said.get("text")), "reward": reward, "exact": None,
+    found: dict[str, Any] = {**completion_fields(said.get("text")), "reward": reward, "exact": None,
                              "truncated": said.get("truncated") is True, "advantage": None,
                              **({"parts": parts} if len(parts) > 1 else {})}
     tokens = [str(each) for each in _list(said.get("tokens"))]

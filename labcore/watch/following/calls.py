@@ -22,11 +22,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Completions:
-    """Completions of a step: all lists have one item per completion. `group` is the number per prompt."""
+    """Completions of a step: all lists have one item per completion. `group` is the number per prompt. Prompts and
+    completions are texts or lists of messages."""
 
     step: int
-    prompts: Sequence[str]
-    completions: Sequence[str]
+    prompts: Sequence[Any]
+    completions: Sequence[Any]
     rewards: Mapping[str, Sequence[float | None]]
     more: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # for Watch.rollouts, such as advantages
     group: int | None = None

@@ -6,6 +6,7 @@ reorders its batches to balance them.
 
 from __future__ import annotations
 
+import json
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,11 +78,11 @@ class TrlCompletions(StepFile):
         return read_rows(self.path, lambda row, _: self._found(row))
 
     def _found(self, row: Mapping[str, Any]) -> Found:
-        prompt = text_of(row.get("prompt"))
+        prompt = row.get("prompt")
         rewards = {name: value for name, value in row.items()
                    if name not in (STEP, "prompt", "completion", "advantage") and number(value) is not None}
-        return {"prompt": prompt, "completion": text_of(row.get("completion")), "rewards": rewards,
-                "advantage": row.get("advantage"), "group": prompt}
+        return {"prompt": prompt, "completion": row.get("completion"), "rewards": rewards,
+                "advantage": row.get("advantage"), "group": key_of(prompt)}
 
 
 class VerlGenerations(StepFile):
@@ -92,8 +93,8 @@ class VerlGenerations(StepFile):
         return int(self.path.stem)
 
     def rows(self) -> list[Found]:
-        return [{"prompt": text_of(row.get("input")), "completion": text_of(row.get("output")),
-                 "rewards": {"score": row.get("score")}, "group": text_of(row.get("input"))}
+        return [{"prompt": row.get("input"), "completion": row.get("output"),
+                 "rewards": {"score": row.get("score")}, "group": key_of(row.get("input"))}
                 for row in json_rows(self.path)]
 
 
@@ -107,10 +108,10 @@ class PrimeRollouts(StepFile):
         return [self._found(row) for row in json_rows(self.path)]
 
     def _found(self, row: Mapping[str, Any]) -> Found:
-        prompt = text_of(row.get("prompt"))
-        return {"prompt": prompt, "completion": text_of(row.get("completion")), "advantage": row.get("advantage"),
+        prompt = row.get("prompt")
+        return {"prompt": prompt, "completion": row.get("completion"), "advantage": row.get("advantage"),
                 "rewards": {"reward": row.get("reward")},
-                "group": str(row.get("group_id", row.get("example_id", prompt)))}
+                "group": str(row.get("group_id", row.get("example_id", key_of(prompt))))}
 
 
 class PrimeEpisodes(PrimeRollouts):
@@ -150,12 +151,11 @@ def _trace(episode: Mapping[str, Any], trace: Mapping[str, Any]) -> Found:
     credit = [value for node in path if node.get("sampled") for value in _list(node.get("advantages"))
               if number(value) is not None]
     group = _mapping(episode.get("group")).get("id")
-    prompt = text_of([node.get("message") for node in path[:first]])
-    return {"prompt": prompt,
-            "completion": text_of([node.get("message") for node in path[first:]]),
+    prompt = [node.get("message") for node in path[:first]]
+    return {"prompt": prompt, "completion": [node.get("message") for node in path[first:]],
             "rewards": {name: _weighed(reward) for name, reward in _mapping(trace.get("rewards")).items()},
             "advantage": sum(credit) / len(credit) if credit else None,
-            "group": prompt if group is None else str(group)}
+            "group": key_of(prompt) if group is None else str(group)}
 
 
 def _weighed(reward: Any) -> float | None:
@@ -179,24 +179,9 @@ def json_rows(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def text_of(said: Any) -> str:
-    """Return a text, or the messages of a chat as text; a single message without its role."""
-    if not isinstance(said, list):
-        return "" if said is None else str(said)
-    messages = [each for each in said if isinstance(each, dict)]
-    texts = [_content(each) for each in messages]
-    if len(texts) == 1:
-        return texts[0]
-    return "\n\n".join(f"{each.get('role', '')}: {text}" for each, text in zip(messages, texts, strict=True))
-
-
-def _content(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):  # parts of text and images
-        return "".join(str(part.get("text") or f"[{part.get('type', 'part')}]") for part in content
-                       if isinstance(part, dict))
-    thought = message.get("reasoning_content")
-    return (f"<think>{thought}</think>" if thought else "") + ("" if content is None else str(content))
+def key_of(said: object) -> str:
+    """Return a text that equal prompts share, which may be lists of messages."""
+    return said if isinstance(said, str) else json.dumps(said, sort_keys=True, default=str)
 
 
 def number(value: Any) -> float | None:

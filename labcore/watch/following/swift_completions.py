@@ -16,7 +16,7 @@ from labcore.runs.files.jsonl import LINE_LIMIT
 from labcore.runs.files.untrusted import NotJSON, json_of, opened
 from labcore.watch.following.calls import Call, Completions, Pictures
 from labcore.watch.following.reader import Growing
-from labcore.watch.following.step_files import STEP, number, text_of
+from labcore.watch.following.step_files import STEP, key_of, number
 
 _PROMPT, _COMPLETION, _ADVANTAGES = "prompt", "completion", "advantages"
 _OTHER = (STEP, _PROMPT, _COMPLETION, _ADVANTAGES, "entropy", "num_turns")  # what remains are rewards and columns
@@ -53,12 +53,12 @@ class SwiftCompletions(Growing):
         with opened(self.path) as file:
             file.seek(start)
             table = _table(file.read(size))
-        prompts = [text_of(each) for each in table[_PROMPT]]
+        prompts = table[_PROMPT]
         rewards = {name: [*map(number, values)] for name, values in table.items()
                    if name not in _OTHER and any(number(each) is not None for each in values)}
         credit = [*map(number, table.get(_ADVANTAGES, ()))]
-        return Completions(step, prompts, [*map(text_of, table[_COMPLETION])], rewards,
-                           {_ADVANTAGES: credit} if credit else {}, math.gcd(*Counter(prompts).values()))
+        return Completions(step, prompts, table[_COMPLETION], rewards,
+                           {_ADVANTAGES: credit} if credit else {}, math.gcd(*Counter(map(key_of, prompts)).values()))
 
 
 def _table(line: bytes) -> Mapping[str, list[Any]]:

@@ -8,14 +8,14 @@ forward pass is needed. Tensors stay on their device until the last update on th
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 DIGITS = 5  # of the log-probs and entropies that are sent, in nats
 _IDS = ("prompt_ids", "completion_ids", "completion_mask")
-_FIXED = {"old_logprobs": "old_per_token_logps", "ref_logprobs": "ref_per_token_logps"}  # ours -> TRL's
+_FIXED = {"old_logprobs": "old_per_token_logps", "ref_logprobs": "ref_per_token_logps",  # ours -> TRL's
+          "sampler_logprobs": "sampling_per_token_logps"}
 WATCHED = GENERATES, SCORES = "_generate_and_score_completions", "_get_per_token_logps_and_entropies"
 Failed = Callable[[str, BaseException], None]
 
@@ -74,7 +74,7 @@ class Rollouts:
         self._wrapped.put(trainer, SCORES, self._scoring)
         return ("Sent with each generation: prompts, completions, rewards by function and advantages; for the tokens "
                 f"of the first {self._most} completions their entropy and their log-probs under the policy, the old "
-                "policy and the reference model (with β > 0).")
+                "policy, the reference model (with β > 0) and vLLM (if it samples).")
 
     def detach(self) -> None:
         """Restore the trainer."""
@@ -135,8 +135,8 @@ class Rollouts:
         if trainer._step % (trainer.args.steps_per_generation * trainer.num_iterations) and not ended:
             return
         made, self._made = self._made, None
-        run.rollouts(step, group=int(trainer.num_generations), prompts=[text_of(each) for each in made["prompts"]],
-                     completions=[text_of(each) for each in made["completions"]],
+        run.rollouts(step, group=int(trainer.num_generations), prompts=[sent_of(each) for each in made["prompts"]],
+                     completions=[sent_of(each) for each in made["completions"]],
                      rewards=with_total(made["rewards"], trainer.reward_weights.tolist()),
                      advantages=numbers(made["advantages"]), **self._of_tokens(made))
 
@@ -204,18 +204,14 @@ def with_total(rewards: Mapping[str, Sequence[float | None]],
     return {**dict(zip(named, scores, strict=True)), "reward": numbers(total)}
 
 
-def text_of(value: Any) -> str:
-    """Return a prompt or a completion as text: the content of a single message, or several messages with roles."""
-    if isinstance(value, str):
-        return value
-    if len(value) == 1:
-        return _content(value[0])
-    return "\n".join(f"{message.get('role', '')}: {_content(message)}" for message in value)
+def sent_of(value: Any) -> str | list[dict[str, Any]]:
+    """Return a prompt or a completion as it is sent: a text, or the messages of a conversation without pictures."""
+    return value if isinstance(value, str) else [
+        {"role": str(each.get("role", "")), "content": _content(each.get("content")),
+         **({"tool_calls": each["tool_calls"]} if each.get("tool_calls") else {})} for each in value]
 
 
-def _content(message: Any) -> str:
-    content = message.get("content") or ""
-    if not isinstance(content, str):  # parts of text and pictures
-        content = "".join(part.get("text", f"[{part.get('type')}]") for part in content)
-    calls = message.get("tool_calls")
-    return f"{content}{json.dumps(calls, ensure_ascii=False, default=str)}" if calls else content
+def _content(content: Any) -> str:
+    if not isinstance(content, (list, tuple)):
+        return str(content or "")
+    return "".join(part.get("text", f"[{part.get('type')}]") for part in content)  # parts of text and pictures

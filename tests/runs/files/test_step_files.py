@@ -27,6 +27,24 @@ def test_a_large_file_is_compressed_and_read_as_any_other():
     assert step_files.steps_of("a-run", "samples") == [5, 100]
 
 
+@pytest.mark.parametrize("text", ["x", "x" * step_files.LARGE])
+def test_a_file_of_samples_begins_with_the_hashes_of_its_prompts(text):
+    folder, groups = run_folder("a-run") / "samples", [{"prompt": "2 + 2 = "}, {"prompt": f"{chr(0xD800)}\n"}]
+    content = {"step": 5, "groups": groups, "text": text}
+    whole = step_files.write(folder, 5, json.dumps(step_files.with_prompts(content)))
+    whole.write_bytes(whole.read_bytes()[:400])  # the rest is not read
+    assert step_files.prompts_of(whole) == [step_files.prompt_hash(group) for group in groups]
+    assert step_files.prompt_hash({"prompt": "\ufffd\n"}) == step_files.prompt_hash(groups[1]), "as it is written"
+    for earlier in (content, {"step": 5}, {**content, step_files.PROMPTS: ["[" * 9_000]}, {"step": 5, "groups": "x"}):
+        path = step_files.write(folder, 7, json.dumps(earlier))
+        assert step_files.prompts_of(path) is None
+    assert step_files.prompts_of(folder / "step-000009.json") is None
+    assert step_files.with_prompts({"step": 5, "lines": 1}) == {"step": 5, "lines": 1}
+    many = [{"prompt": str(place)} for place in range(10_000)]
+    path = step_files.write(folder, 7, json.dumps(step_files.with_prompts({"step": 7, "groups": many})))
+    assert step_files.prompts_of(path) is None, "too many for the beginning: the file is read whole"
+
+
 def test_a_step_that_is_made_again_has_one_file():
     folder = run_folder("a-run") / "samples"
     for text in (noise(5), '{"step": 5}', noise(5)):

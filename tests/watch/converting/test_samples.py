@@ -10,8 +10,8 @@ import pytest
 from labcore.watch.converting.samples import samples_of
 
 WHOLE = {"text": "ab", "tokens": ["a", "b"], "advantages": [0.5, 0.25], "logprobs": [-1.0, -2.0],
-         "old_logprobs": [-1.5, -2.0], "ref_logprobs": [-1.0, -3.0], "entropy": [0.1, 0.2],
-         "rewards": {"reward": 0.7, "right": 1, "short": 0.4}}
+         "old_logprobs": [-1.5, -2.0], "ref_logprobs": [-1.0, -3.0], "sampler_logprobs": [-1.4, -2.1],
+         "entropy": [0.1, 0.2], "rewards": {"reward": 0.7, "right": 1, "short": 0.4}}
 
 
 def one(completion: object, **more: object) -> dict:
@@ -32,10 +32,11 @@ def test_fields_that_were_not_sent_are_missing(left):
     assert found["text"] == "ab" and left not in found and json.dumps(found, allow_nan=False)
 
 
-def test_a_prompt_of_messages_is_their_texts():
-    found = samples_of({"groups": [{"prompt": [{"role": "user", "content": "hi"}], "completions": [{"text": [
-        {"role": "assistant", "content": "yes"}]}]}]}, 1)
-    assert found and found["groups"][0]["prompt"] == "hi" and found["groups"][0]["completions"][0]["text"] == "yes"
+def test_a_prompt_of_messages_is_a_chat():
+    found = samples_of({"groups": [{"prompt": [{"role": "system", "content": "be"}, {"role": "user", "content": "hi"}],
+                                    "completions": [{"text": [{"role": "assistant", "content": "yes"}]}]}]}, 1)
+    group, = found["groups"] if found else []
+    assert (group["prompt"], len(group["messages"]), group["completions"][0]["text"]) == ("hi", 2, "yes")
 
 
 @pytest.mark.parametrize("line", [{}, {"groups": 3}, {"groups": [3]}, {"groups": [{"completions": [3]}]},

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from labcore.runs.files.paths import home
+from labcore.watch.converting.samples import samples_of
 from labcore.watch.following import follower as module
 from labcore.watch.following.swift_completions import SwiftCompletions
 from tests.runs.imports import files
@@ -151,10 +152,11 @@ def test_prime_rl(tmp_path):
     assert set(found) == {"prime", "prime/validation"} and tool_of("prime") == "prime-rl"
     lines = found["prime"]
     assert [line["kind"] for line in lines] == ["run", "rollouts", "numbers", "rollouts", "numbers", "end"]
-    assert [(group["prompt"], [row["text"] for row in group["completions"]]) for group in lines[1]["groups"]] == [
+    groups = samples_of(lines[1], 1)["groups"]
+    assert [(group["prompt"], [row["text"] for row in group["completions"]]) for group in groups] == [
         ("What is 2+2?", ["5", "4"]), ("What is 2+3?", ["5", "6"])]
     assert lines[1]["groups"][0]["completions"][1] == {
-        "text": "4", "advantages": 0.5, "rewards": {"correct": 1.0, "format": 0.5}}
+        "text": [{"role": "assistant", "content": "4"}], "advantages": 0.5, "rewards": {"correct": 1.0, "format": 0.5}}
     assert curve(lines, "optim/grad_norm") == {1: 1, 2: 1} and lines[4]["seconds"] > 0
 
 

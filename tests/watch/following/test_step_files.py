@@ -6,7 +6,7 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.watch.following.calls import Pictures
-from labcore.watch.following.step_files import PrimeEpisodes, PrimeRollouts, VerlGenerations, text_of
+from labcore.watch.following.step_files import PrimeEpisodes, PrimeRollouts, VerlGenerations
 from tests.watch.following.tools import Followed
 
 
@@ -57,7 +57,7 @@ def test_files_of_older_prime_rl(tmp_path):
            "reward": 1.0, "advantage": 0.5, "group_id": "g", "metrics": {}}
     file.append(json.dumps(row).encode() + b"\n")
     found = picture(file)
-    assert found.step == 7 and found.read().prompts == ["2+2?"] and found.read().completions == ["4"]
+    assert (found.step, found.read().prompts, found.read().completions) == (7, [row["prompt"]], [row["completion"]])
     assert found.read().rewards == {"reward": [1.0]} and found.read().more == {"advantages": [0.5]}
 
 
@@ -75,14 +75,8 @@ def test_an_episode_of_several_turns_and_agents(tmp_path):
     file = Followed(folder / "traces.jsonl", PrimeEpisodes)
     file.append(json.dumps({"id": "e", "traces": [solver, judge]}).encode() + b"\n")
     found = picture(file).read()
-    assert found.step == 3 and found.prompts == ["system: Be kind.\n\nuser: 2+2?"]
-    assert found.completions == ["assistant: 3\n\ntool: wrong\n\nassistant: 4"] and found.more["advantages"] == [1.0]
+    assert found.step == 3 and [[each["content"] for each in prompt] for prompt in found.prompts] == [
+        ["Be kind.", "2+2?"]]
+    assert [[(each["role"], each["content"]) for each in said] for said in found.completions] == [
+        [("assistant", "3"), ("tool", "wrong"), ("assistant", "4")]] and found.more["advantages"] == [1.0]
     assert found.rewards == {"correct": [2.0], "late": [None]}
-
-
-@pytest.mark.parametrize("said, text", [
-    ("plain", "plain"), (None, ""), ([{"role": "user", "content": "hi"}], "hi"),
-    ([{"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}], "a[image]"),
-    ([{"role": "assistant", "content": "4", "reasoning_content": "2+2"}], "<think>2+2</think>4")])
-def test_messages_as_text(said, text):
-    assert text_of(said) == text

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labcore.watch.trl import LabCallback
-from labcore.watch.trl.rollouts import Wrapped, numbers, text_of, with_total
+from labcore.watch.trl.rollouts import Wrapped, numbers, sent_of, with_total
 from tests.watch.trl import fake
 from tests.watch.trl.fake import FakeWatch
 
@@ -76,6 +76,19 @@ def test_log_probs_are_those_of_the_last_pass_over_each_completion():
     assert max(abs(ratio - 1) for ratio in ratios) > 1e-3, "three updates have moved the policy"
 
 
+def test_the_log_probs_of_vllm_are_those_of_the_sampler():
+    """GRPOTrainer returns them with each generation, NaN where vLLM gave none."""
+    trainer = fake.GRPOTrainer(LabCallback())
+    [event] = generations(trainer)
+    of_vllm = [[-0.5 - place, *row[1:]] for place, row in enumerate(event["output"]["old_per_token_logps"])]
+    of_vllm[0][0] = math.nan
+    event["output"]["sampling_per_token_logps"] = of_vllm
+    [(_, given)] = sent(trainer)
+    for row, passed, tokens in zip(given["sampler_logprobs"], of_vllm, given["tokens"], strict=True):
+        assert row == pytest.approx(passed[:len(tokens)], abs=1e-5, nan_ok=True)
+    assert given["old_logprobs"] != given["sampler_logprobs"]
+
+
 def test_rloos_log_probs_of_the_old_policy_and_the_reference_are_those_of_its_own_passes():
     trainer = fake.RLOOTrainer(LabCallback())
     for (_, given), event in zip(sent(trainer), generations(trainer), strict=True):
@@ -134,13 +147,25 @@ def test_an_error_in_the_completions_affects_neither_training_nor_metrics():
         assert sent(other) == []
 
 
-@pytest.mark.parametrize("value, text", [
-    ("plain", "plain"), ([{"role": "user", "content": "What is 2?"}], "What is 2?"),
-    ([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}], "system: Be brief.\nuser: Hi"),
-    ([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "a cat?"}]}], "[image]a cat?"),
-    ([{"role": "assistant", "content": None, "tool_calls": [{"name": "add"}]}], '[{"name": "add"}]'), ([], "")])
-def test_conversations_as_text(value, text):
-    assert text_of(value) == text
+@pytest.mark.parametrize("value, messages", [
+    ("plain", "plain"), ([], []),
+    ([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi", "name": "Ann"}],
+     [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]),
+    ([{"role": "user", "content": [{"type": "image", "image": object()}, {"type": "text", "text": "a cat?"}]}],
+     [{"role": "user", "content": "[image]a cat?"}]),
+    ([{"role": "assistant", "content": None, "tool_calls": [{"name": "add"}]}],
+     [{"role": "assistant", "content": "", "tool_calls": [{"name": "add"}]}])])
+def test_conversations_are_sent_as_messages_without_pictures(value, messages):
+    assert sent_of(value) == messages
+
+
+def test_a_generation_of_conversations_is_sent_as_messages():
+    trainer = fake.GRPOTrainer(LabCallback())
+    [event] = generations(trainer)
+    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    event["logs"]["prompt"] = [asked for _ in event["logs"]["prompt"]]
+    [(_, given)] = sent(trainer)
+    assert given["prompts"] == [asked] * len(given["completions"])
 
 
 @pytest.mark.parametrize("rewards, weights, sent", [
