@@ -20,9 +20,8 @@ VALUE = (
          "Higher: V* is nearer to the mean reward of the reference's "
          "completions. Lower: nearer to the best of them.", "next batch", 1e-3, 100.0, (0.1, 1.0), r"\beta_1",
          "reward/nat", scale="log", group="advantage", aliases="beta1"),
-    Knob("value_samples", "Samples for the best value", 8, "Completions of the reference for each new prompt, from which "
-         "its V* is "
-         "estimated. More: less noise, a longer first visit. Fewer: quicker.", "next batch", 1, 1024, (4, 16), "N",
+    Knob("value_samples", "Samples for the best value", 8, "Completions of the reference for each new prompt, from "
+         "which its V* is estimated. More: less noise, a longer first visit. Fewer: quicker.", "next batch", 1, 1024, (4, 16), "N",
          group="advantage", aliases="num_value_samples"),
 )
 PASS_K = Knob(
