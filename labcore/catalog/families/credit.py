@@ -16,17 +16,18 @@ GAE_LAMBDA = Knob(
     "gae_lambda", "GAE λ", 0.95, "Higher: trusts sampled returns (unbiased, noisy). Lower: trusts the critic (steady, "
     "biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda", group="advantage")
 VALUE = (
-    Knob("value_beta", "Temperature of the best value", 0.5, "Higher: V* is nearer to the mean reward of the reference's "
-         "completions. Lower: nearer to the best of them.", "next batch", 1e-3, 100.0, (0.1, 1.0), r"\beta_1",
+    Knob("value_beta", "Temperature of the best value", 0.5, "Higher: V* is nearer to the mean reward of the "
+         "reference's completions. Lower: nearer to the best of these "
+         "rewards.", "next batch", 1e-3, 100.0, (0.1, 1.0), r"\beta_1",
          "reward/nat", scale="log", group="advantage", aliases="beta1"),
-    Knob("value_samples", "Samples for the best value", 8, "Completions that the reference samples for each new prompt to estimate "
-         "its V*. More: less noise, but the first visit of a prompt takes longer. Fewer: "
+    Knob("value_samples", "Samples for the best value", 8, "Completions of the reference for each new prompt, used to "
+         "estimate its V*. More: less noise, but the first visit of a prompt takes longer. Fewer: "
          "quicker.", "next batch", 1, 1024, (4, 16), "N",
          group="advantage", aliases="num_value_samples"),
 )
 PASS_K = Knob(
-    "pass_k", "k of pass@k", 2, "k of pass@k: the training maximises the expected best reward of k completions of a "
-    "prompt. Higher: variety pays more. 1: the mean reward, as in GRPO. It must be below the group "
+    "pass_k", "k of pass@k", 2, "The training maximises the expected best reward of k completions of a prompt. Higher: "
+    "variety pays more. 1: the mean reward, as in GRPO. It must be below the group "
     "size.", "next batch", 1, 1024, (2, 8),
     group="advantage")
 TRACKER_HALF_LIFE = Knob(
