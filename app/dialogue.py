@@ -61,8 +61,8 @@ def telling(samples: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Turns]]
 
 def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
     """The episodes as safe HTML, side by side where there is room."""
-    same = "The episodes of each prompt earned the same." if len(episodes) == 1 else \
-        "The highest and the lowest reward of one group."
+    same = "In each group all episodes earned the same reward." if len(episodes) == 1 else \
+        "Highest and lowest reward of one group."
     cards = "".join(card(group["prompt"], each) for each in episodes)
     return (f'<p style="font-size:14px;margin:8px 0 6px"><b>Episodes of step {step:,}</b> '
             f'<span class="rl-muted">{same}</span></p><div class="rl-episodes">{cards}</div>')

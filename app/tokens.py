@@ -62,7 +62,7 @@ VIEWS: dict[str, View] = {
     "values": View("Value", "reward", _listed("values"), signed=True),
     "k1": View("KL, k1", "nats", _log_ratio, signed=True),
     "apart": View("Log-ratio", "nats to the reference", _log_ratio, signed=True),
-    "teacher": View("Teacher", "nats likelier to the teacher", _to_teacher, signed=True),
+    "teacher": View("Teacher", "nats likelier under the teacher", _to_teacher, signed=True),
     "loss": View("Loss", "nats", lambda completion: [-value for value in completion.get("logprobs") or []]),
     "slope": View("Gradient", "∂S/∂log π", _listed("slope"), signed=True),
     "share": View("Gradient share", "%", lambda completion: [100 * value for value in completion.get("share") or []]),

@@ -23,10 +23,10 @@ CLIPPED = "Where the unclipped surrogate rises and the clipped one bends down, t
 TRUSTED = "The method maximises the unclipped surrogate within the KL bound; the others are PPO’s, for comparison."
 PENALISED = ("The method maximises the unclipped surrogate − β KL; the clipped one is PPO’s other objective, for "
              "comparison.")
-BEFORE = ("An earlier version of the lab wrote this file, without the policy's plane. Choose a later step or start a "
+BEFORE = ("An earlier version of the lab recorded this step without this figure. Choose a later step or start a "
           "new run.")
-NO_PLANE = ("This world observes more numbers than a plane can show, and its actions are not continuous. The player "
-            "above shows what the policy does.")
+NO_PLANE = ("This world observes more than two numbers, and its actions are not continuous, so there is no figure. "
+            "The player above shows the policy at play.")
 UNCLIPPED = "The KL-penalised objective has no clip. A nat of KL to the old policy costs β at any ratio."
 
 
@@ -44,8 +44,8 @@ def policy(run: RunRow, feed: Feed, step: int) -> None:
         with right:
             figure_chart(policy_figures.value_map(found, kind), "value_map", title="Values",
                          caption=_of(run, samples["step"]), alt="The value over a plane of the observations")
-        st.caption(f"Step {samples['step']:,}. The dots are the observations of the first evaluation episode, the "
-                   f"circle is its start. {found['rest']}")
+        st.caption(f"Step {samples['step']:,}. The dots are the observations of the first evaluation episode; the "
+                   f"circle marks its start. {found['rest']}")
     if shown.get("actions"):
         figure_chart(policy_figures.actions_figure(shown["actions"], shown["stds"], (found or {}).get("bounds"), kind),
                      "actions", title="Actions over the episode", caption=_of(run, samples["step"]),

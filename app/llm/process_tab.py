@@ -28,7 +28,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     """Held-out answers with the score of each step, the scores by label, and the measures over the steps."""
     samples = files.newest(run.id, "samples", step)
     if samples is None:
-        st.caption("The held-out answers are measured after the first step.")
+        st.caption("Held-out answers appear after the first step.")
         return
     kind, steps = theme.ground(), samples["steps"]
     st.caption(f"{files.of_step(samples['step'], step)}. {words(steps)}")
@@ -36,7 +36,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     drawn = {
         "Measures on held-out steps": (measures_figure(feed.steps, at, kind),
                                        "AUC, accuracy of the steps and share of first errors found over the steps"),
-        "Scores by label": (scores_figure(steps, kind), "How many right and wrong held-out steps have which score")}
+        "Scores by label": (scores_figure(steps, kind), "Histogram of the scores of right and wrong held-out steps")}
     for column, (title, (figure, alt)) in zip(st.columns(2, gap="large"), drawn.items(), strict=True):
         with column:
             figure_chart(figure, f"process:{title}", title=title, caption=f"{title_of(run)}, step {samples['step']:,}",

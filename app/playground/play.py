@@ -38,7 +38,7 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any]) -> None:
             if over:
                 _models(place, seed, played.first, settings)
             else:
-                st.caption("The model plays the same episode once yours is over.")
+                st.caption("When your episode is over, the model plays one with the same hidden start.")
         if over and st.button("New episode", icon=":material/refresh:"):
             st.session_state[KEPT] = {"number": int(kept["number"]) + 1, "turns": []}
             st.rerun()

@@ -146,9 +146,9 @@ def _each_step(values: Mapping[str, Value]) -> bool:
 def _graded(values: Mapping[str, Value]) -> tuple[str, str, str]:
     """How the answers of the online loop get their advantages."""
     if any(each.teacher for each in chosen(ADVANTAGE, values)):
-        return ("2 · The teacher grades each token", '<span class="rl-pos">+ likelier to the teacher</span><br>'
-                '<span class="rl-neg">− less likely to it</span><br>&nbsp;', "A frozen model says how likely it finds "
-                "each token. The reward is measured and not used.")
+        return ("2 · The teacher grades each token", '<span class="rl-pos">+ likelier under the teacher</span><br>'
+                '<span class="rl-neg">− less likely under it</span><br>&nbsp;',
+                "A frozen model says how likely it finds each token. The reward is logged but not used.")
     return ("2 · Answers are scored", '<span class="rl-pos">+ above the others</span><br>'
             '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier gives a reward; better than "
             "expected is an advantage above zero.")

@@ -131,14 +131,16 @@ _ALL = {knob.key: knob for knob in (
          "live", 0, 1, (0.01, 0.1), r"\varepsilon_{end}", group="sampling"),
     Knob("exploration_frac", "Exploration share", 0.2, "Higher: explores for longer; lower: exploits sooner.",
          "live", 0, 1, (0.05, 1), unit="share of the run", advanced=True, group="sampling"),
-    Knob("normalise_observations", "Normalise observations", False, "On: each number observed gets mean 0 and standard "
-         "deviation 1 over all that was seen, for worlds whose numbers differ in size; off: it is only divided by its "
+    Knob("normalise_observations", "Normalise observations", False, "On: each observed number is scaled to mean 0 and "
+         "standard deviation 1 over all observations so far, for worlds whose numbers differ in size; off: it is only "
+         "divided by its "
          "bounds.", "restart", advanced=True, before=False, group="model", aliases="normalize norm_obs VecNormalize"),
-    Knob("normalise_rewards", "Normalise rewards", False, "On: rewards to learn from are divided by the standard "
-         "deviation of the returns, so one learning rate serves all worlds; off: they stay as they are.", "restart",
+    Knob("normalise_rewards", "Normalise rewards", False, "On: the rewards that the update uses are divided by the "
+         "standard deviation of the returns, so one learning rate suits more worlds; off: they stay as they "
+         "are.", "restart",
          advanced=True, before=False, group="advantage", aliases="normalize norm_reward VecNormalize"),
     Knob("log_std", "Initial log σ of actions", 0.0, "Continuous actions only. Higher: more varied actions at first; "
-         "lower: actions near the mean. The policy learns σ from there.", "restart", -20, 5, (-3, 1), r"\log\sigma_0",
+         "lower: actions near the mean. Training then changes σ.", "restart", -20, 5, (-3, 1), r"\log\sigma_0",
          before=0.0, group="sampling", aliases="log_std_init", advanced=True),
     Knob("hidden", "Units per layer", 64, "Higher: can represent more, takes more compute per step; lower: quicker.",
          "restart", 1, 4096, (16, 256), advanced=True, group="model"),
@@ -254,19 +256,20 @@ _WORLDS = (
     ("Taxi-v4", "Taxi", "Pick up a passenger and drop them off at their destination.",
      "sees the taxi, a passenger and a destination, drives, picks up and drops off, and earns 20 for a passenger who "
      "arrives, −10 for an illegal pick-up or drop-off, and −1 per other step"),
-    ("Pendulum-v1", "Pendulum", "Swing a pendulum up and hold it: a continuous torque, at most 2 N m.",
-     "sees the angle θ and speed ω of a pendulum, turns it by a torque u of −2 to 2 N m, and earns "
-     "−(θ² + 0.1 ω² + 0.001 u²) per step, which is 0 when it rests upright"),
-    ("MountainCarContinuous-v0", "Mountain car, continuous", "Swing up the hill by a continuous force: 100 at the "
-     "goal, less the force that was used.", "sees the position and speed of a car, pushes it by a force of −1 to "
-     "1, and earns 100 at the goal on the hill, less 0.1 times the squared force of each step"),
+    ("Pendulum-v1", "Pendulum", "Swing a pendulum up and hold it there with a continuous torque of at most 2 N m.",
+     "sees the angle θ and speed ω of a pendulum, turns it with a torque u of −2 to 2 N m, and earns −(θ² + 0.1 ω² + "
+     "0.001 u²) per step, which is 0 when it rests upright"),
+    ("MountainCarContinuous-v0", "Mountain car, continuous", "Swing up the hill with a continuous force; the reward is "
+     "100 at the goal, minus a cost of the "
+     "force.", "sees the position and speed of a car, pushes it with a force of −1 to 1, and earns 100 at the goal on "
+     "the hill, minus 0.1 times the squared force of each step"),
 )
 
 _CONTINUOUS = ("Pendulum-v1", "MountainCarContinuous-v0", "LunarLanderContinuous-v3")
 
 # Offered where their package is installed.
 _OF_BOX2D = (
-    ("LunarLander-v3", "Lunar lander", "Land between the flags by three engines.",
+    ("LunarLander-v3", "Lunar lander", "Land between the flags with three engines.",
      "sees the position, speed and angle of a lander, fires one of three engines or none, and earns reward for landing "
      "softly between the flags"),
     ("LunarLanderContinuous-v3", "Lunar lander, continuous", "Land between the flags with two throttles.",

@@ -69,7 +69,7 @@ RULES = (
           "selection": _keys(each for each in choices.SELECTION if not each.ranks)},
          "neither the advantage nor the selection uses the KL in the reward"),
     Rule(("teacher",), {}, "no part of the run asks a teacher", lambda values: not choices.needs_teacher(values)),
-    Rule(("answers",), {"on_policy_share": (1,)}, "the policy writes all answers itself"),
+    Rule(("answers",), {"on_policy_share": (1,)}, "the policy writes all answers"),
     Rule(("adaptive_kl_horizon",), {"adaptive_kl_target": (0,)}, "there is no KL target"),
     Rule(("sft_focus", "sft_decay_steps"), {"sft_weight": (0,)}, "no demonstrations are imitated"),
     Rule(("entropy_step",), {"entropy_target": (0,)}, "there is no entropy target"),

@@ -40,7 +40,7 @@ _ALL = (
            "texts that they were trained on.", short="spread"),
     Metric("reward/step_score", "Score of the steps", "share", "Mean score of the steps of completions: the "
            "probability, by the process reward model, that a step is right.", r"\bar s",
-           "Rises with the right steps. Where it rises alone, the policy exploits the process reward model.",
+           "Rises with the right steps. If it rises alone, the policy exploits the process reward model.",
            better="higher", short="score"),
     Metric("reward/steps_right", "Right steps", "share of steps", "Share of steps after which the completion can still "
            "become right, by the task's verifier, which gives no reward here.", healthy="Rises with the score of the "
@@ -97,16 +97,17 @@ _ALL = (
     Metric("frac_reward_zero_std", "Zero-variance groups", "share of groups", "Share of prompts whose completions "
            "all have the same reward: their advantages are zero.", healthy="Below 0.5. Near 1: the prompts are too "
            "easy or too hard, or the group is too small.", scale="rate", better="lower", short="zero variance"),
-    Metric("groups/solve_none_frac", "Groups without a success", "share of groups", "Share of prompts none of whose "
-           "completions the verifier accepts: too hard for now, or the groups are too small.", scale="rate",
+    Metric("groups/solve_none_frac", "Groups without a success", "share of groups", "Share of prompts for which the "
+           "verifier accepts no completion: these prompts are too hard for now, or the groups are too "
+           "small.", scale="rate",
            short="solve none"),
-    Metric("groups/solve_all_frac", "Groups of successes alone", "share of groups", "Share of prompts all of whose "
-           "completions the verifier accepts: nothing is left to learn from them.", scale="rate", short="solve all"),
+    Metric("groups/solve_all_frac", "Groups with only successes", "share of groups", "Share of prompts for which the "
+           "verifier accepts all completions: these prompts give no policy gradient.", scale="rate", short="solve all"),
     *(Metric(f"reward_at_level/{level}", f"Reward at level {level}", "reward", "Mean reward of the completions of "
              f"prompts of level {level} that the step sampled.", better="higher", short=f"level {level}")
       for level in range(21)),
     Metric("pool/drawn_frac", "Pool: prompts in reach", "share of prompts", "Share of the pool's prompts that the "
-           "choice of prompts draws, after the step.", healthy="Well above the prompts of a batch.", scale="rate",
+           "choice of prompts can draw after the step.", healthy="Many more prompts than a batch has.", scale="rate",
            short="in reach"),
     Metric("pool/tried_frac", "Pool: prompts tried", "share of prompts", "Share of the pool's prompts that the run has "
            "sampled at least once.", scale="rate", short="tried"),
@@ -123,14 +124,16 @@ _ALL = (
     Metric("kl/k3", "KL, k3", "nats/token", "Mean of π_ref/π − 1 − log(π_ref/π): unbiased and never negative.", "k_3",
            scale="symlog", better="lower"),
     Metric("teacher/reverse_kl", "Reverse KL to the teacher", "nats/token", "KL(policy ‖ teacher): large where the "
-           "policy writes what the teacher finds unlikely. Over the whole vocabulary in GKD; online the mean of "
-           "log π − log π_T of the sampled tokens, which can be negative by chance.", r"KL(\pi,\pi_T)",
+           "policy writes something that the teacher finds unlikely. GKD computes it over the whole vocabulary. Online "
+           "algorithms estimate it by the mean of log π − log π_T of the sampled tokens, which can be negative by "
+           "chance.", r"KL(\pi,\pi_T)",
            "Falls towards 0.", scale="symlog", better="lower", short="reverse"),
     Metric("teacher/forward_kl", "Forward KL to the teacher", "nats/token", "KL(teacher ‖ policy): large where the "
-           "policy finds unlikely what the teacher may write.", r"KL(\pi_T,\pi)", "Falls towards 0.", scale="symlog",
+           "policy finds something unlikely that the teacher may "
+           "write.", r"KL(\pi_T,\pi)", "Falls towards 0.", scale="symlog",
            better="lower", short="forward"),
     Metric("teacher/agreement", "Agreement with the teacher", "share of tokens", "Share of the batch's tokens where "
-           "policy and teacher have the same likeliest token.", healthy="Rises towards 1.", scale="rate",
+           "policy and teacher have the same most likely token.", healthy="Rises towards 1.", scale="rate",
            better="higher"),
     Metric("exact/kl", "KL to the reference, exact", "nats/token", "KL(policy ‖ reference) of a completion, over every "
            "completion, divided by the policy's mean length.", r"KL(\pi,\pi_{ref})", better="lower",
@@ -160,9 +163,9 @@ _ALL = (
            scale="rate", short="high"),
     Metric("clip_frac/bound", "Clipped, negative advantage", "share", "Ratio above δ or c with a negative advantage: "
            "the share that the two-sided or the dual clip cuts off.", scale="rate", short="bound"),
-    Metric("clip_frac/covariance", "Held back by covariance", "share", "Share of tokens without a gradient because "
-           "their advantage and log-prob vary together (Clip-Cov).", healthy="At most the share that the knob allows; "
-           "0 once no token has a covariance within the bounds.", scale="rate", chart="clip"),
+    Metric("clip_frac/covariance", "Held back by covariance", "share", "Share of tokens without a gradient because of "
+           "a high covariance of advantage and log-prob (Clip-Cov).", healthy="At most the share of high-covariance "
+           "tokens that is set; 0 if no token has a covariance within the bounds.", scale="rate", chart="clip"),
     Metric("token_weight", "Weight of a token", "share", "Mean weight of a token's policy term: below 1 where tokens "
            "are left out, by entropy or as off-policy, or weighted by truncated importance sampling.", digits=3),
     Metric("selection/kept_frac", "Kept", "share of completions", "Share of all sampled completions that the updates "
@@ -177,18 +180,17 @@ _ALL = (
            "the sampler| over the batch's tokens, before an update on the batch.", healthy="0, up to rounding. Above "
            "0.05 the ratios are wrong from the start.", digits=4, better="lower"),
     Metric("sampling/kl", "KL of sampler and policy", "nats/token", "Mean k3 estimate of KL(sampler ‖ policy) over the "
-           "batch's tokens, before an update on the batch. The sampler is the policy of the step that sampled, or has "
-           "rounded "
+           "batch's tokens, before an update on the batch. The sampler is the policy that sampled the batch: an older "
+           "policy, or one with rounded "
            "weights.", r"KL(\pi_{sampler},\pi)", "Near 0. It grows with the age of the batch and with the "
            "learning rate.", digits=4, better="lower", chart="divergence"),
     Metric("sampling/effective_frac", "Effective sample size", "share of tokens", "(Σ w)² / (n Σ w²) of the weights w "
-           "= π(policy)/π(sampler) of the batch's n tokens, before an update on the batch: the share of tokens that "
-           "would give as little noise if the policy itself had sampled "
-           "them.", healthy="Near 1. Below 0.5: a few tokens "
-           "have most of the weight.", scale="rate", better="higher", chart="clip"),
+           "= π(policy)/π(sampler) of the batch's n tokens, before an update on the batch: that share of tokens would "
+           "give the same noise if the policy itself had sampled them.", healthy="Near 1. Below 0.5, a few tokens have "
+           "most of the weight.", scale="rate", better="higher", chart="clip"),
     Metric("sampling/outside_frac", "Outside the importance bounds", "share of tokens", "Share of tokens whose ratio "
-           "of trainer to sampler is outside the bounds of importance sampling: their weight is the bound, or 0 if the "
-           "mode masks.", healthy="Below 0.1.", scale="rate", chart="clip"),
+           "of trainer to sampler is outside the bounds of importance sampling: their weight is cut to the bound, or "
+           "to 0 if the mode masks.", healthy="Below 0.1.", scale="rate", chart="clip"),
     Metric("sample_age/mean", "Age of the batch", "updates", "Mean number of updates that the policy made between "
            "sampling a completion and the first update on it.", digits=1, short="mean"),
     Metric("sample_age/max", "Age of the oldest completion", "updates", "Number of updates that the policy made since "
@@ -204,11 +206,11 @@ _ALL = (
            "they ended.", healthy="Near 0. Near 1: raise the length limit, or the reward never sees an ending.",
            scale="rate", better="lower"),
     Metric("episodes/mean_turns", "Turns per episode", "turns", "Mean turns of the model in an episode.",
-           healthy="Between 1 and the turn limit. Falls where the task rewards a quick end.", digits=2, short="turns",
+           healthy="Between 1 and the turn limit. Falls if the task rewards a quick end.", digits=2, short="turns",
            chart="system"),
     Metric("episodes/reward_per_turn", "Reward per turn", "reward", "Rewards of all turns of the batch's episodes, "
            "divided by their number.", r"\frac{\sum_i\sum_k r_{i,k}}{\sum_i K_i}",
-           "Rises. It rises faster than the reward where episodes also become shorter.", better="higher",
+           "Rises. It rises faster than the reward if episodes also become shorter.", better="higher",
            short="per turn", chart="reward"),
     Metric("episodes/unended_frac", "Episodes that did not end", "share of episodes", "Share of episodes that the "
            "environment had not ended at the turn limit or the length limit.", healthy="Falls. 1: the environment "
@@ -247,16 +249,19 @@ _ALL = (
            short="batch"),
     Metric("mean_reward", "Mean score", "reward", "Mean score of the batch's completions.", r"\bar r",
            "Near 0 with centering."),
-    Metric("eval_step_accuracy", "Held-out step accuracy", "share of steps", "Share of held-out steps whose score is "
-           "on the side of ½ that their label says.", healthy="Rises above the share of the commoner label.",
+    Metric("eval_step_accuracy", "Held-out step accuracy", "share of steps", "Share of held-out steps that the score "
+           "classifies as their label does: above ½ right, below ½ "
+           "wrong.", healthy="Rises above the share of the more common label.",
            scale="rate", better="higher", short="held out", now="judges {} of the steps correctly"),
-    Metric("step_accuracy", "Step accuracy", "share of steps", "The same on the batch's steps, before the update.",
+    Metric("step_accuracy", "Step accuracy", "share of steps", "Share of the batch's steps that the score classifies "
+           "correctly, before the update.",
            scale="rate", better="higher", short="batch"),
     Metric("eval_step_auc", "AUC of the steps", "share of pairs", "Probability that a right held-out step scores "
            "higher than a wrong one: the area under the ROC curve. 0.5: no better than chance.",
            healthy="Rises towards 1.", scale="rate", better="higher"),
     Metric("eval_first_error", "First errors found", "share of answers", "Share of held-out answers whose first step "
-           "with a score below ½ is the first wrong one; of answers without a wrong step: no step scores below ½.",
+           "with a score below ½ is the first wrong step. An answer without a wrong step counts if no step scores "
+           "below ½.",
            healthy="Rises.", scale="rate", better="higher"),
     Metric("eval_step_score", "Mean score of the steps", "share", "Mean score of the held-out steps.",
            r"\bar s", "Near the share of right steps.", short="score"),
@@ -265,14 +270,15 @@ _ALL = (
     Metric("eval_label_accuracy", "Accuracy of the labels", "share of steps", "Share of held-out steps whose label "
            "from rollouts agrees with the task's verifier of steps.", scale="rate", better="higher", short="labels",
            chart="reward"),
-    Metric("best_of_n/sampled", "Right answers", "share of answers", "Share of the held-out answers that are right, as "
-           "if one were chosen at random.", scale="rate", better="higher", short="at random"),
+    Metric("best_of_n/sampled", "Right answers", "share of answers", "Share of the held-out answers that are right: "
+           "the result of choosing an answer at random.", scale="rate", better="higher", short="at random"),
     *(Metric(f"best_of_n/{name}", f"Best of n, {words}", "share of prompts", "Share of held-out prompts whose answer "
              f"with the highest {words} is right.", healthy="Above the share of right answers.", scale="rate",
              better="higher", short=words)
       for name, words in (("lowest", "lowest score"), ("product", "product of all"), ("last", "last score"))),
     Metric("best_of_n/any", "Any right answer", "share of prompts", "Share of held-out prompts with at least one right "
-           "answer: the most that choosing among the answers can give.", scale="rate", better="higher", short="any"),
+           "answer: the best result that choosing among the answers can "
+           "give.", scale="rate", better="higher", short="any"),
     Metric("calibration_error", "Calibration error", "share of pairs", "Expected calibration error on held-out pairs: "
            "how far the predicted probability of a choice is from the share of pairs that were chosen so.",
            healthy="Near 0.", scale="rate", better="lower"),
@@ -300,7 +306,7 @@ _ALL = (
     Metric("entropy/action", "Entropy", "nats/action", "Mean entropy of the policy over its actions.", r"H[\pi]",
            "Falls gently; at 0 nothing new is tried."),
     Metric("action/std", "Std of the actions", "action", "Mean standard deviation of the Gaussian that continuous "
-           "actions are drawn from.", r"\sigma", "Falls as the policy commits itself; at 0 nothing new is tried.",
+           "actions are drawn from.", r"\sigma", "Falls as the policy becomes certain. At 0 it tries no new actions.",
            chart="entropy"),
     Metric("policy_loss", "Policy loss", "", "The number that the policy's optimizer lowers: not a measure of "
            "progress.", r"L"),
@@ -312,12 +318,13 @@ _ALL = (
     Metric("q/mean", "Mean Q", "reward", "Mean Q(s, a) over the replayed actions.", r"\bar Q",
            "Near the actual returns."),
     Metric("beta", "KL coefficient", "reward/nat", "β with its adaptive factor.", r"\beta"),
-    Metric("demonstration_loss", "Loss of the demonstrations", "nats/token", "Mean −log π of the tokens of the batch's "
-           "right answers, which the update also imitates.", healthy="Falls.", better="lower", chart="reward"),
+    Metric("demonstration_loss", "Loss of the demonstrations", "nats/token", "Mean −log π of the tokens of the "
+           "demonstrations: right answers to the batch's prompts, which the update "
+           "imitates.", healthy="Falls.", better="lower", chart="reward"),
     Metric("sft_weight", "Weight of demonstrations", "share", "Share of the loss that imitates demonstrations.",
            r"\mu_S", scale="rate"),
-    Metric("entropy_coefficient", "Entropy coefficient", "reward/nat", "Coefficient of the entropy bonus as adaptive "
-           "entropy control has moved it; 0 in steps after one whose entropy was above its target.", "c_H"),
+    Metric("entropy_coefficient", "Entropy coefficient", "reward/nat", "Coefficient of the entropy bonus, as set by "
+           "adaptive entropy control. It is 0 if the entropy of the previous step was above the target.", "c_H"),
     Metric("step_norm", "Update norm", "", "Euclidean norm of the change of the policy's weights.",
            r"\lVert\Delta\theta\rVert", digits=4),
     Metric("line_search/share", "Share of the full step", "share", "How much of the trust region's step was taken; 0: "

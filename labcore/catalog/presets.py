@@ -99,14 +99,16 @@ _LLM = (
         knobs=_K1, beside="kl_runs_away"),
     Preset("entropy_collapse", "Entropy collapse", "4 updates per batch, β = 0", (
         "The entropy falls from above 1 nat per token to about 0.2 within 20 steps, while the reward rises.",
-        "A policy that is almost certain writes equal completions, so zero-variance groups become frequent.",
+        "A policy that is almost certain writes the same completion again and again, so zero-variance groups become "
+        "frequent.",
         "Run it beside Entropy held by KL-Cov, which makes as many updates."),
         "entropy", 'last(run, "entropy") < 0.25 and last(run, "entropy") < last(beside, "entropy") - 0.1', steps=20,
         knobs=_FOUR, beside="entropy_held"),
-    Preset("entropy_held", "Entropy held by KL-Cov", "The same, with a pull on the tokens of highest covariance", (
+    Preset("entropy_held", "Entropy held by KL-Cov", "The same updates, with a pull on the tokens of highest "
+           "covariance", (
         "The entropy falls more slowly than with GRPO, although the reward rises as well.",
-        "A tenth of the tokens are pulled back: those whose log-prob and advantage are both high, or both low.",
-        "Set the pull on high-covariance tokens to 0 while it runs: the entropy then falls as it does with GRPO."),
+        "A tenth of the tokens are pulled back: tokens whose log-prob and advantage are both high, or both low.",
+        "Set the pull on high-covariance tokens to 0 during the run: the entropy then falls as it does with GRPO."),
         "entropy", 'last(run, "entropy") > last(beside, "entropy") + 0.1 and last(run, "reward") > 0.5', steps=20,
         algorithm="kl_cov", knobs={"updates_per_batch": 4, "cov_share": 0.1, "cov_pull": 2.0},
         beside="entropy_collapse"),
@@ -164,7 +166,7 @@ _LLM = (
     Preset("distilled", "On-policy distillation", "A teacher grades every token, in place of a reward", (
         "The KL to the teacher falls from 0.8 to about 0.1 nats per token.",
         "The reward rises from under 0.5 to about 0.75, although no update uses it.",
-        "In the microscope, click on a token: it says what the teacher would have written there."),
+        "Click on a token in the microscope to see what the teacher would have written there."),
         "teacher_kl", 'last(run, "teacher/reverse_kl") < 0.2 and last(run, "reward") > first(run, "reward", 1) + 0.1',
         steps=40, algorithm="opd"),
     Preset("dpo_displacement", "DPO displacement", "DPO with β = 0.1", (
@@ -201,8 +203,9 @@ _LLM = (
         beside="old_samples_held"),
     Preset("old_samples_held", "Old samples, GSPO", "GSPO on batches that are 8 steps old", (
         "The reward rises, although each batch was sampled 8 updates before it is learnt from.",
-        "Almost half of the completions are clipped before the first update: their ratio has already left its range.",
-        "The clip keeps the policy near the one that sampled, so the samples stay informative."),
+        "Almost half of the completions are clipped before the first update, because their ratio is already outside "
+        "the bounds.",
+        "The clip keeps the policy near the policy that sampled, so the samples stay informative."),
         "reward", 'last(run, "reward") > first(run, "reward", 1) and mean(run, "clip_frac/region") > 0.01', steps=30,
         algorithm="gspo", knobs={**_OLD, "updates_per_batch": 1}, beside="old_samples"),
 )

@@ -91,11 +91,11 @@ QUESTIONS = (
              findings=("zero_variance",), metrics=("frac_reward_zero_std", "selection/kept_frac", "selection/rounds"),
              knobs=("selection", "resample_rounds"), lesson="zero_variance"),
     Question("difficulty", _GROUPS, "Which prompts should a run learn from?",
-             "Those that it solves sometimes. A prompt that every completion solves, or none, gives no policy "
-             "gradient; the chart Zero-variance groups shows the shares of both. A prompt pool keeps the pass rate of "
-             "each prompt, and the choice of prompts draws those within a band, for example 0.2 to 0.8. A curriculum "
-             "begins with easy prompts instead. Both change the prompts of the training, so compare runs on held-out "
-             "rows or by the chart Reward by level.",
+             "Prompts that the policy solves sometimes. If all completions of a prompt are right, or none is, the "
+             "prompt gives no policy gradient; the chart Zero-variance groups shows the shares of both cases. A prompt "
+             "pool keeps the pass rate of each prompt, and the choice of prompts can draw only prompts within a band, "
+             "for example 0.2 to 0.8. A curriculum begins with easy prompts instead. Band and curriculum change the "
+             "training prompts, so compare runs on held-out rows or by the chart Reward by level.",
              metrics=("groups/solve_none_frac", "groups/solve_all_frac", "pool/drawn_frac", "pool/tried_frac",
                       "pool/pass_rate"),
              knobs=("prompt_pool", "prompt_choice", "band_low", "band_high", "curriculum_steps", "explore_share",
@@ -176,12 +176,12 @@ QUESTIONS = (
              findings=("precision_mismatch",), metrics=("sampling/logp_difference", "sampling/outside_frac"),
              knobs=("importance_cap", "dtype", "rollouts", "sampler_dtype")),
     Question("stale", _CLIP, "How old may the samples be?",
-             "In asynchronous training the policy learns from completions that it sampled some updates ago. What "
-             "counts is how far it has moved since, not the number of steps: look at KL of sampler and policy and at "
-             "Effective sample size. While the KL is a few hundredths of a nat per token, ratio and clip correct for "
-             "the age. Beyond that the clip removes more and more tokens, and algorithms without a ratio learn from "
-             "the wrong policy. Use a lower staleness, a lower learning rate, or weigh tokens by truncated importance "
-             "sampling.",
+             "In asynchronous training the policy learns from completions that it sampled some updates ago. The number "
+             "of steps matters less than how far the policy has moved since then: look at the charts KL of sampler and "
+             "policy and Effective sample size. While the KL is a few hundredths of a nat per token, ratio and clip "
+             "correct for most of the age. At a higher KL the clip removes more and more tokens, and algorithms "
+             "without a ratio follow a gradient that is biased. Use a lower staleness, a lower learning rate, or weigh "
+             "tokens by truncated importance sampling.",
              findings=("stale",), metrics=("sample_age/mean", "sampling/effective_frac", "sampling/kl"),
              knobs=("staleness", "staleness_order", "replay_share", "replay_steps")),
 
@@ -225,8 +225,8 @@ QUESTIONS = (
              "The policy writes nearly the same completion every time, so groups have equal rewards and nothing more "
              "is learnt. A falling entropy with a rising reward is normal; a collapse before the task is solved is "
              "not. Fork from a checkpoint before the collapse with an entropy bonus, a higher upper clip or a higher "
-             "temperature. With an entropy target the bonus adapts by itself; Clip-Cov and KL-Cov hold back only the "
-             "few tokens that lower the entropy most. Less training on the same prompts helps too.",
+             "temperature. With an entropy target the bonus adapts by itself. Clip-Cov and KL-Cov hold back only a few "
+             "of the tokens that lower the entropy most. Less training on the same prompts helps too.",
              findings=("entropy_collapse",), metrics=("entropy", "entropy/action", "exact/entropy"),
              knobs=("entropy_coef", "entropy_target", "cov_share"), lesson="entropy"),
     Question("temperature", _ENTROPY, "Which temperature should I sample with?",
@@ -251,11 +251,11 @@ QUESTIONS = (
              findings=("truncation",), metrics=("completions/truncated_frac", "held_out/truncated_frac"),
              knobs=("max_new_tokens", "overlong_filter", "overlong_buffer", "overlong_penalty")),
     Question("several_turns", _TEXT, "How does a model learn in several turns?",
-             "An environment answers each turn of the model, and both stand in its context. Only the model's own "
-             "tokens are learnt from: the environment's words are masked out of the loss and of every metric. With one "
-             "reward for the episode all turns share one advantage. If an early turn decides and later ones only "
-             "follow, try an advantage per turn: turn_return, or turn_gae with PPO's critic. If episodes do not end, "
-             "raise the turn limit or the length limit.",
+             "An environment answers each turn of the model, and the model's next turn sees all earlier turns and "
+             "answers. The model learns only from its own tokens: the environment's tokens are masked out of the loss "
+             "and of every metric. With one reward for the episode, all turns share one advantage. If rewards arrive "
+             "during an episode, try an advantage per turn: turn_return, or turn_gae with PPO's critic. If episodes do "
+             "not end, raise the turn limit or the length limit.",
              metrics=("episodes/mean_turns", "episodes/reward_per_turn", "episodes/unended_frac"),
              knobs=("max_turns", "turn_tokens", "observation_length", "observation_role")),
     Question("sft_first", _TEXT, "Why is the base trained by SFT first?",
@@ -290,12 +290,13 @@ QUESTIONS = (
              "from the present policy and train the reward model again.",
              metrics=("reward/spread", "gold_correlation", "calibration_error", "accuracy"),
              knobs=("reward_model", "uncertainty_weight")),
-    Question("process_rewards", _PAIRS, "What do rewards of single steps change?",
-             "They say where an answer goes wrong, so credit is less noisy than with one reward for the whole answer. "
-             "The scores of a process reward model are estimates, and a policy that maximises them finds steps that "
-             "score high and lead nowhere. Compare the chart Score of the steps with the right steps and with gold: if "
-             "only the score rises, add the outcome (outcome_weight), reward the differences of scores or the lowest "
-             "one instead of their sum, or raise β. A sum also rewards answers with more steps.",
+    Question("process_rewards", _PAIRS, "How do rewards of single steps change the training?",
+             "They show where an answer goes wrong, so credit can be less noisy than with one reward for the whole "
+             "answer. But the scores of a process reward model are estimates, and a policy that maximises them can "
+             "find steps that score high and lead nowhere. Compare the chart Score of the steps with the right steps "
+             "and with gold: if only the score rises, try to add the outcome (outcome_weight), to reward the "
+             "differences of scores or the lowest score instead of their sum, or to raise β. A sum also rewards "
+             "answers with more steps.",
              metrics=("reward/step_score", "reward/steps_right", "eval_step_auc", "eval_first_error",
                       "eval_step_accuracy", "best_of_n/lowest"),
              knobs=("step_reward", "outcome_weight", "step_labels", "step_separator")),
@@ -352,19 +353,19 @@ QUESTIONS = (
 
     Question("teacher", _RUNS, "When is a teacher better than a reward?",
              "When you have a model that is already better at the task and has the same vocabulary. A reward grades a "
-             "whole completion with one number; a teacher says of every token how likely it finds it, so the policy "
-             "needs far fewer completions. On-policy distillation asks the teacher about the policy's own completions, "
-             "GKD also about given ones. The policy cannot become better than its teacher; RL has no such limit. A low "
-             "agreement with the teacher and a KL that does not fall mean that the policy samples nothing that the "
-             "teacher finds likely: train it on given answers first.",
+             "whole completion with one number; a teacher says how likely it finds every token, so each completion "
+             "teaches more. On-policy distillation asks the teacher about the policy's own completions, GKD also about "
+             "given ones. The policy imitates its teacher, so do not expect it to become better; RL has no such limit. "
+             "A low agreement with the teacher and a KL that does not fall can mean that the policy samples nothing "
+             "that the teacher finds likely: train it on given answers first.",
              metrics=("teacher/reverse_kl", "teacher/forward_kl", "teacher/agreement"),
              knobs=("teacher", "teacher_discount", "jsd_beta", "on_policy_share", "answers")),
     Question("gymnasium", _RUNS, "How do I train in my own Gymnasium environment, or with continuous actions?",
-             "Type the id of a Gymnasium environment into World on the page CartPole; its arguments appear below. An "
-             "environment in a module of yours is started once on the command line: run --algorithm ppo --env "
-             "module:MyEnv-v0. For continuous actions REINFORCE, A2C, TRPO and PPO learn a Gaussian: a mean that "
-             "depends on the state and a standard deviation that does not. Normalise observations and rewards where "
-             "their numbers are large. If a goal is never reached, start with a larger standard deviation.",
+             "Type the id of a Gymnasium environment into World on the page CartPole; its arguments appear below. If "
+             "the environment is in a Python module of yours, start it once on the command line: run --algorithm ppo "
+             "--env module:MyEnv-v0. For continuous actions REINFORCE, A2C, TRPO and PPO learn a Gaussian: a mean that "
+             "depends on the state and a standard deviation that does not. Normalise observations and rewards if their "
+             "numbers are large. If the policy never reaches the goal, start with a larger standard deviation.",
              metrics=("action/std",), knobs=("log_std", "normalise_observations", "normalise_rewards"),
              page="cartpole"),
     Question("not_finite", _RUNS, "A number became NaN. Is the run lost?",

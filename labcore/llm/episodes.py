@@ -80,8 +80,8 @@ def warnings(task: EnvironmentTask, completions: Completions, texts: Sequence[st
     or did not fit into the `limit` of tokens."""
     found = episodes_of(texts)
     if found and not any(episode.done for episode in found) and not completions.truncated.any():
-        yield (f"The environment {task.name} ended no episode of a step; the turn limit of {task.max_turns} did. Have "
-               "step return done=True, or raise `max_turns`.")
+        yield (f"The environment {task.name} ended no episode of a step: all reached the turn limit of "
+               f"{task.max_turns}. Have step return done=True, or raise `max_turns`.")
     if any(episode.cut for episode in found):
         yield (f"Observations of the environment {task.name} were cut to the {task.observation_length} characters that "
                "`observation_length` allows.")

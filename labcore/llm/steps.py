@@ -133,8 +133,8 @@ def encode_steps(rendering: Rendering, problems: Sequence[Problem], answers: Seq
     asked = rendering.prompts(problems)
     room = context - max(map(len, asked))
     if room < 1 or not all(asked):
-        raise LabError(f"A prompt has {max(map(len, asked))} tokens, and the process reward model reads {context} of "
-                       "prompt and answer: shorten it, or choose a model with a longer context.")
+        raise LabError(f"A prompt has {max(map(len, asked))} tokens, but the process reward model reads at most "
+                       f"{context} of prompt and answer: shorten the prompt, or choose a model with a longer context.")
     rows = [[token for step in each.ids for token in step][:room] for each in answers]
     ends = [[min(length, room) - 1 for length in _lengths(["x" * len(step) for step in each.ids])] for each in answers]
     width, most = max(map(len, rows)), max(map(len, ends))

@@ -115,8 +115,8 @@ class Play:
         self.done = bool(done)
         move = Move(text, self._text(observation, f"step in turn {turn}"), number)
         if not (self.done or move.observation):
-            raise LabError(f"The environment {self._name} returned an empty observation from step in turn {turn}, and "
-                           "the episode goes on: return the text that the model is to read next, or end the episode.")
+            raise LabError(f"The environment {self._name} returned an empty observation from step in turn {turn}, but "
+                           "the episode is not over: return text for the model to read, or return done=True.")
         self.moves.append(move)
         return move
 

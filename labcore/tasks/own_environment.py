@@ -62,15 +62,16 @@ class OwnEnvironment(EnvironmentTask):
             found = getattr(self.made, "rows", None)
             found = [{}] if found is None or callable(found) else list(found)
         if not found or not all(isinstance(row, Mapping) for row in found):
-            raise LabError(f"`rows` of the environment {self.name} is no list of dicts: make it one, or leave it out.")
+            raise LabError(f"`rows` of the environment {self.name} is not a list of dicts: make it one, or leave it "
+                           "out.")
         return found
 
     def environment(self) -> Environment:
         with own_reward.quietly(), own_reward.blamed(*_raised(self.name, "its constructor")):
             shape = next((each for each in SHAPES if all(hasattr(self.made, method) for method in each.methods)), None)
             if shape is None:
-                raise LabError(f"The environment {self.name} has no shape that the lab knows: give it reset and step, "
-                               "or the methods of TRL's environment_factory or of verl's BaseInteraction.")
+                raise LabError(f"The environment {self.name} has no methods that the lab knows: give it reset and "
+                               "step, or the methods of TRL's environment_factory or of verl's BaseInteraction.")
             return shape(self.name, self.made({}) if shape is Verl else self.made())
 
     def draw_rows(self, count: int, rng: Chance) -> list[Row]:
@@ -168,7 +169,8 @@ class Verl(Shape):
         named = {key: value for key, value in row.items() if key not in (SEED, "prompt")}
         self.instance = self.called("start_interaction", None, **named)
         if not row.get("prompt"):
-            raise LabError(f"The environment {self.name} has no prompt: give each of its `rows` a field prompt.")
+            raise LabError(f"The environment {self.name} has a row without prompt: give each of its `rows` "
+                           "a field prompt.")
         return str(row["prompt"])
 
     def _stepped(self, text: str) -> Step:
@@ -211,7 +213,7 @@ class Trl(Shape):
             asked = json.loads(call[1])
             name, arguments = asked["name"], dict(asked.get("arguments") or {})
         except (ValueError, KeyError, TypeError, RecursionError):
-            return Step("error: a call is JSON with a name and arguments", 0.0, False)
+            return Step("error: write a call as JSON with a name and arguments", 0.0, False)
         if name not in self.tools:
             return Step(f"error: there is no tool {quoted(name)}", 0.0, False)
         try:

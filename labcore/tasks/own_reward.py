@@ -93,8 +93,8 @@ def _parted(place: str, use: Use) -> tuple[str, str]:
         return place, ""
     file, _, function = place.rpartition(":")
     if not file or not function.isidentifier():
-        raise LabError(f"{use.option} {quoted(place)} is no FILE:{use.kind}: write for example {use.option} "
-                       f"{use.example}.")
+        raise LabError(f"{use.option} {quoted(place)} is not FILE:{use.kind}: write for example "
+                       f"{use.option} {use.example}.")
     return file, function
 
 

@@ -71,7 +71,7 @@ def test_run_untouched_is_ppo_on_cartpole(page, lab):
 
 def test_a_method_of_a_few_actions_is_not_ready_for_continuous_ones(page):
     test = page("cartpole", task="Pendulum-v1", algorithm="dqn")
-    assert "Pendulum-v1 has continuous actions, and this method compares the values of a few" in html(test)
+    assert "Pendulum-v1 has continuous actions, but this method needs discrete ones" in html(test)
     assert test.button(key="do:Run").disabled
 
 

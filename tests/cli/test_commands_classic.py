@@ -183,7 +183,7 @@ def test_a_maze_setting_that_cannot_be(capsys, arguments, words):
     ("CartPol-v1", "Gymnasium has no environment 'CartPol-v1': did you mean 'CartPole-v1'?"),
     ("Taxi-v3", "did you mean 'Taxi-v4'?"),
     ("cartpole-v1", "did you mean 'CartPole-v1'?"),
-    ("Pendulum-v1", "Pendulum-v1 has continuous actions, and this method compares the values of a few: choose PPO,"),
+    ("Pendulum-v1", "Pendulum-v1 has continuous actions, but this method needs discrete ones: choose PPO,"),
     ("MountainCarContinuous-v0", "has continuous actions"),
     ("no_such_module:Own-v0", "This lab does not import the module 'no_such_module': start a run with --env"),
 ])

@@ -76,7 +76,7 @@ def test_a_reward_model_or_a_judge_alone_is_the_source_and_beside_others_a_term(
 
 
 @pytest.mark.parametrize("words, said", [
-    (("--reward", "mine.py"), "There is no file mine.py"), (("--reward", "mine"), "is no FILE:function"),
+    (("--reward", "mine.py"), "There is no file mine.py"), (("--reward", "mine"), "is not FILE:function"),
     (("--reward", "MINE"), "has the functions long, brief, graded: name one of its functions"),
     (("--reward", "MINE:none"), "has no function 'none'"),
     (("--reward", "MINE:graded"), "MINE asks for the column 'ground_truth', which the rows do not have"),

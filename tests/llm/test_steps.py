@@ -82,7 +82,7 @@ def test_what_the_context_has_no_room_for_is_cut():
     answers = [given_steps(TOKENIZER, ["aaaa", "bbbb"], ";")]
     read = encode_steps(made.rendering, [Problem("ab=", "")], answers, 9, made.device)
     assert read.ids.shape == (1, 6) and read.ends.tolist() == [[4, 5]]
-    with pytest.raises(LabError, match="A prompt has 3 tokens, and the process reward model reads 3"):
+    with pytest.raises(LabError, match="A prompt has 3 tokens, but the process reward model reads at most 3"):
         encode_steps(made.rendering, [Problem("ab=", "")], answers, 3, made.device)
 
 

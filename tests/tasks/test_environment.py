@@ -49,7 +49,7 @@ def test_rounding_does_not_unsolve_an_episode():
     (Step("go on", math.inf, False), "returned inf as the reward of turn 1"),
     (Step("go on", "1?", False), "returned '1\\?' as the reward of turn 1"),
     (Step(None, 0.0, False), "returned None as the observation from step in turn 1: return a text"),
-    (Step("", 0.0, False), "returned an empty observation from step in turn 1, and the episode goes on: return the"),
+    (Step("", 0.0, False), "returned an empty observation from step in turn 1, but the episode is not over"),
 ])
 def test_an_answer_that_is_none_is_named(step, words):
     with pytest.raises(LabError, match=words):

@@ -109,11 +109,12 @@ def test_the_shape_of_verl(tmp_path):
     (LAB.replace('("shut", -0.5, False)', '("shut", float("nan"), False)'), "returned nan as the reward of turn 1"),
     (LAB.replace('("shut", -0.5, False)', '"shut"'), "returned 'shut' from step in turn 1: return .observation, "
      "reward, done.."),
-    (LAB.replace("[{\"key\": 1}, {\"key\": 2}]", "[1]"), "`rows` of the environment mine.py:Door is no list of dicts"),
-    (LAB.replace("def step", "def walk"), "has no shape that the lab knows: give it reset and step"),
+    (LAB.replace("[{\"key\": 1}, {\"key\": 2}]", "[1]"),
+     "`rows` of the environment mine.py:Door is not a list of dicts"),
+    (LAB.replace("def step", "def walk"), "has no methods that the lab knows: give it reset and step"),
     (LAB.replace("class Door:", "class Door:\n    def __init__(self):\n        raise SystemExit(3)"),
      "raised SystemExit: 3 in its constructor"),
-    (VERL.replace('"prompt": "6 * 7?", ', ""), "The environment mine.py:Coach has no prompt: give each of its `rows`"),
+    (VERL.replace('"prompt": "6 * 7?", ', ""), "mine.py:Coach has a row without prompt: give each of its `rows`"),
 ])
 def test_a_fault_is_one_sentence(tmp_path, body, words):
     with pytest.raises(LabError, match=words):

@@ -112,7 +112,7 @@ def test_a_file_of_one_function_needs_no_name_of_it(tmp_path):
 
 
 @pytest.mark.parametrize("place, match", [
-    ("mine.py:", "is no FILE:function"), (":f", "is no FILE:function"), ("mine", "is no FILE:function"),
+    ("mine.py:", "is not FILE:function"), (":f", "is not FILE:function"), ("mine", "is not FILE:function"),
     ("nowhere.py:f", "There is no file nowhere.py"), ("mine.py:g", "has no function 'g'"),
     ("mine.py:x", "has no function 'x'"), ("mine.py", "has no function with a parameter completions"),
     ("two.py", "has the functions f, g: name one of its functions, for example --reward two.py:f"),

@@ -134,7 +134,7 @@ def step_too_big(view: RunView) -> Finding | None:
 
 
 def _clipped(view: RunView) -> str:
-    if delayed(view.knobs):  # `stale` says why
+    if delayed(view.knobs):  # the finding `stale` reports it
         return ""
     return _clip_share(view)
 
@@ -225,7 +225,7 @@ def _at_its_best(view: RunView) -> bool:
 
 
 def precision_mismatch(view: RunView) -> Finding | None:
-    """The sampler and the trainer give one token different log-probabilities. Not where an older policy sampled."""
+    """The sampler and the trainer give the same token different log-probabilities, with the same policy."""
     if delayed(view.knobs):
         return None
     apart, largest = "sampling/logp_difference", "ratio/max"
@@ -245,8 +245,8 @@ def precision_mismatch(view: RunView) -> Finding | None:
 
 
 def stale(view: RunView) -> Finding | None:
-    """The completions are so old that few of them still count, or that the clip removes many tokens. The narrow clip of
-    whole completions removes many by design, and learns well from what is left."""
+    """The samples are so old that the effective sample size is small, or that the clip removes many tokens. A clip of
+    whole completions is left out: its narrow bounds remove many completions by design."""
     if not delayed(view.knobs):
         return None
     kept, age = view["sampling/effective_frac"].mean(FEW), view["sample_age/mean"].mean(FEW)

@@ -212,8 +212,8 @@ def _staleness() -> Study:
         return {f"{name}, k = 8": 1.0, f"{name}, k = 0": -1.0}
 
     return Study(
-        "staleness", "How stale may it be", "With a ratio and a clip, samples that are some steps old cost little "
-        "reward. Without them, old samples cost much.",
+        "staleness", "Stale samples", "With a ratio and a clip, learning from samples that are some steps old costs "
+        "little reward. Without ratio and clip it costs much.",
         "Noukhovitch et al. 2024, arXiv:2410.18252; Fu et al. 2025, arXiv:2505.24298",
         "GSPO and REINFORCE on sort, each batch sampled k = 0 and 8 steps before its one update, β 0, 16 prompts × "
         "8 completions a step, 24 steps at a learning rate of 0.001.", settings,
@@ -232,8 +232,8 @@ def _distillation() -> Study:
         "distillation", "Distillation against RL", "A teacher that grades every token of the policy's own samples "
         "teaches more than a reward for the whole completion, with equally many sampled tokens.",
         "Lu and Thinking Machines Lab 2025, On-Policy Distillation",
-        "On-policy distillation and GRPO on sort from two bases, which sort about 5 % and 40 % of the prompts. The "
-        "teacher sorts 98 %. 16 prompts × 4 completions and one update a step, 40 steps.", settings,
+        "On-policy distillation and GRPO on sort from two base models, which sort about 5 % and 40 % of the prompts. "
+        "The teacher sorts 98 %. 16 prompts × 4 completions and one update a step, 40 steps.", settings,
         [*(Contrast(f"{start}: distillation − GRPO", {f"Distillation, {start}": 1.0, f"GRPO, {start}": -1.0}, LAST,
                     low=0.0) for start in starts),
          *(Contrast(f"{start}: sampled tokens, distillation − GRPO; equal: within 1,000 of about 18,000",
@@ -250,13 +250,13 @@ def _process_rewards() -> Study:
     gold, fell = Measure("last", "exact_match", 4), Measure("change", "exact_match", 4)
     proxy, length = Measure("change", "reward", 4), Measure("last", "completions/mean_length", 4)
     return Study(
-        "process_rewards", "Process against outcome", "The sum of a process reward model's scores is exploited: it "
-        "rises while answers get longer and right ones disappear. Differences of the scores beside the outcome hold "
-        "that back.",
+        "process_rewards", "Process against outcome", "A policy that maximises the sum of a process reward model's "
+        "scores exploits the model: the reward rises while answers get longer and fewer of them are right. With "
+        "differences of the scores plus the outcome, more answers stay right.",
         "Cheng et al. 2025, arXiv:2504.15275; Setlur et al. 2024, arXiv:2410.08146",
-        "A process reward model on countdown, with labels of the verifier of steps; then GRPO on the outcome, on the "
-        "sum of the model's scores, and on their differences with the outcome. The same 16 prompts × 4 completions a "
-        "step, 14 steps, β 0.", settings,
+        "A process reward model on countdown, with labels from the verifier of steps; then GRPO on the outcome, on the "
+        "sum of the model's scores, and on differences of the scores plus the outcome. The same 16 prompts × 4 "
+        "completions a step, 14 steps, β 0.", settings,
         [Contrast("PRM, sum: change of the reward", {"PRM, sum": 1.0}, proxy, low=0.0),
          Contrast("PRM, sum: change of the right answers", {"PRM, sum": 1.0}, fell, high=0.0),
          Contrast("Length: PRM, sum − outcome", {"PRM, sum": 1.0, "Outcome": -1.0}, length, low=0.0),

@@ -16,22 +16,25 @@ GAE_LAMBDA = Knob(
     "gae_lambda", "GAE λ", 0.95, "Higher: trusts sampled returns (unbiased, noisy). Lower: trusts the critic (steady, "
     "biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda", group="advantage")
 VALUE = (
-    Knob("value_beta", "Temperature of the best value", 0.5,
-         "Higher: V* is nearer to the mean reward of the reference's "
-         "completions. Lower: nearer to the best of them.", "next batch", 1e-3, 100.0, (0.1, 1.0), r"\beta_1",
+    Knob("value_beta", "Temperature of the best value", 0.5, "Higher: V* is nearer to the mean reward of the "
+         "reference's completions. Lower: nearer to the best of these "
+         "rewards.", "next batch", 1e-3, 100.0, (0.1, 1.0), r"\beta_1",
          "reward/nat", scale="log", group="advantage", aliases="beta1"),
-    Knob("value_samples", "Samples for the best value", 8, "Completions of the reference for each new prompt, from "
-         "which its V* is estimated. More: less noise, a longer first visit. Fewer: quicker.", "next batch", 1, 1024, (4, 16), "N",
+    Knob("value_samples", "Samples for the best value", 8, "Completions of the reference for each new prompt, used to "
+         "estimate its V*. More: less noise, but the first visit of a prompt takes longer. Fewer: "
+         "quicker.", "next batch", 1, 1024, (4, 16), "N",
          group="advantage", aliases="num_value_samples"),
 )
 PASS_K = Knob(
-    "pass_k", "k of pass@k", 2, "Completions of a prompt of which the best one counts. Higher: variety counts for "
-    "more. 1: the mean reward, as in GRPO. It must be below the group size.", "next batch", 1, 1024, (2, 8),
+    "pass_k", "k of pass@k", 2, "The training maximises the expected best reward of k completions of a prompt. Higher: "
+    "variety pays more. 1: the mean reward, as in GRPO. It must be below the group "
+    "size.", "next batch", 1, 1024, (2, 8),
     group="advantage")
 TRACKER_HALF_LIFE = Knob(
     "tracker_half_life", "Half-life of the tracker", 8.0, "Updates of the policy after which earlier rewards of a "
-    "prompt count half, within 0.875 and 0.96 per visit. Higher: a steadier baseline, which lags more. Lower: it "
-    "follows a policy that learns fast.", "next batch", 0.1, 1e6, (2.0, 64.0), unit="updates", group="advantage")
+    "prompt count half. The factor per visit of a prompt stays within 0.875 and 0.96. Higher: a steadier baseline that "
+    "lags more. Lower: the baseline follows a fast-learning "
+    "policy.", "next batch", 0.1, 1e6, (2.0, 64.0), unit="updates", group="advantage")
 
 # What the other tools call their settings.
 _SCALE, _VERL, _BY_STD, _OPENRLHF = ("scale_rewards", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
@@ -179,7 +182,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("verl", {_VERL: "gdpo"}, "return a dict of score and the named rewards from compute_score(), and add "
               "+algorithm.gdpo_reward_keys=[correct,format] and +algorithm.gdpo_reward_weights=[…] to the settings: "
               "without them verl stops"),
-        _swift("gdpo", note="make the named rewards two reward functions, and weigh them by reward_weights"),
+        _swift("gdpo", note="write each named reward as a reward function, and weight them by reward_weights"),
         There("OpenRLHF", note="the rewards are summed before they are compared: no equivalent of GDPO",
               name="group_norm"))),
     Advantage("mean_scaled", "reward − group mean, over that mean", r"\frac{R - \bar R_g}{\bar R_g}", "sequence",
@@ -212,10 +215,11 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         _swift("none", note="all completions are compared with the group's mean: no equivalent of pass@k"),
         There("OpenRLHF", note="all completions are compared with the group's mean: no equivalent of pass@k",
               name="dr_grpo"))),
-    Advantage("best_of_subsets", "gain that a completion brings to the best of k, over the spread of that best",
+    Advantage("best_of_subsets", "gain of the best of k by this completion, divided by the spread of the best of k",
               r"\frac{E[M\mid i\in S]-E[M]}{s_M+\epsilon},\ M = \max_{S}R,\ |S| = k", "sequence", group=True,
               scaled=True, against="group", knobs=(PASS_K,),
-              bias="Direction: it is the gradient of the best reward of k completions (pass@k), divided by its spread.",
+              bias="Direction: the gradient is that of the best reward of k completions (pass@k), divided by the "
+              "spread of this best reward.",
               cautions=(
         Caution("`pass_k` is at least the group size, so the group has one subset and no completion has an advantage. "
                 "Set `pass_k` below `group_size`, or use the advantage `best_over_rest`.",
@@ -269,18 +273,19 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         _swift("batch", "reinforce_plus_plus", "ms-swift subtracts the group's mean, and divides by the spread of the "
                "batch's advantages of completions, not of tokens"),
         There("verl", {_VERL: "reinforce_plus_plus"}), There("OpenRLHF", name="reinforce"))),
-    Advantage("steps_standardised", "sum of this and later steps' rewards, each over the group's steps",
+    Advantage("steps_standardised", "sum of this and later steps' rewards, each standardised over all steps of the "
+              "group",
               r"\textstyle\sum_{k:\,end_k\ge t}\tfrac{r_k - \bar r_g}{s_g + \epsilon}", group=True, scaled=True,
               against="group",
               bias="Direction: dividing by the standard deviation of a group's steps gives groups with a small spread "
-                   "as much weight as groups with a large one, and the mean reward of a step is subtracted once for "
-                   "each step that is left.",
+              "as much weight as groups with a large one, and the mean reward of a step is subtracted once for each "
+              "remaining step.",
               letters=(Letter(r"end_k", label="last token of step k"),),
               elsewhere=(
         There("GRPOTrainer", {_SCALE: "group"}, "one reward per completion: no equivalent of rewards of steps"),
         There("verl", {_VERL: "grpo", _BY_STD: True}, "one reward per completion: no equivalent of rewards of steps"),
         There("OpenRLHF", note="one reward per completion: no equivalent of rewards of steps", name="group_norm"))),
-    Advantage("optimal_token_baseline", "return − baseline of least variance for each token of the group",
+    Advantage("optimal_token_baseline", "return − baseline of least variance at each token, over the group",
               r"G_t - \frac{\sum_g G_t W_t}{\sum_g W_t},\ W_t = \textstyle\sum_{s\le t}\big(1-2\pi_s+\sum_v\pi_v^2"
               r"\big)", group=True, squares=True, against="group",
               bias="Direction: the baseline contains the completion's own return, weighted by its squared gradient.",
@@ -289,7 +294,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         There("verl", {_VERL: "optimal_token_baseline", "actor_rollout_ref.actor.calculate_sum_pi_squared": True}),
         There("OpenRLHF", note="the plain mean of the group is subtracted from all tokens: no equivalent of OTB",
               name="dr_grpo"))),
-    Advantage("turn_return", "return from this turn on − mean of the others in its group",
+    Advantage("turn_return", "return from this turn on − mean return of the group's other episodes",
               r"G_{i,k} - \tfrac1{n_k}\textstyle\sum_{j\ne i}G_{j,k}", group=True,
               against="group",
               letters=(Letter(r"G_{i,k}", r"G_{i,k} = \textstyle\sum_{l\ge k}r_{i,l}", "Return from turn k on"),),
@@ -308,7 +313,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
     Advantage("gae", "generalised advantage estimate with a critic",
               r"\textstyle\sum_{l}(\gamma\lambda)^l\delta_{t+l}", critic=True, knobs=(GAMMA, GAE_LAMBDA),
               elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),
-    Advantage("teacher_log_ratio", "log-ratio of teacher to policy, with those of later tokens discounted",
+    Advantage("teacher_log_ratio", "log-ratio of teacher to policy, plus discounted log-ratios of later tokens",
               r"\textstyle\sum_{s\ge t}\gamma_T^{s-t}\log\tfrac{\pi_T(y_s)}{\pi_{old}(y_s)}", teacher=True,
               knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, elsewhere=_NO_TEACHER,
               trainer="DistillationTrainer"),

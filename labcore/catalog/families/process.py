@@ -11,9 +11,9 @@ SEPARATOR = Knob(
     "reward model scores the end of each step. Empty: every token is a step.", advanced=True, forkable=True,
     group="reward", before="")
 ROLLOUTS = (
-    Knob("label_rollouts", "Rollouts per step", 4, "Completions that are sampled from the end of each step; the "
-         "share of them that the verifier accepts labels the step. Higher: less noise in the labels, more time. "
-         "Lower: less of both.", "next batch", 1, 256, (2, 16), "K", advanced=True, group="reward"),
+    Knob("label_rollouts", "Rollouts per step", 4, "Completions that are sampled from the end of each step. The share "
+         "that the verifier accepts is the label of the step. Higher: less noise in the labels, more time. Lower: less "
+         "of both.", "next batch", 1, 256, (2, 16), "K", advanced=True, group="reward"),
     Knob("hard_labels", "Hard labels", True, "On: a step is right if any of its rollouts is accepted. Off: its label "
          "is the share of accepted rollouts.", "next batch", advanced=True, group="reward"),
 )
@@ -27,18 +27,18 @@ STEP_LABELS = Family("step_labels", "source of step labels", "labcore.llm.step_l
 ))
 
 MIN_TEMPERATURE = Knob(
-    "min_temperature", "Temperature of the minimum", 0.1, "How sharply the weights select the lowest score of an "
-    "answer. Lower: only the lowest score counts. Higher: closer to the mean of the scores.", "next batch", 1e-3, 100.0,
+    "min_temperature", "Temperature of the minimum", 0.1, "How sharply the weights pick the lowest score of an answer. "
+    "Lower: only the lowest score counts. Higher: closer to the mean of the scores.", "next batch", 1e-3, 100.0,
     (0.05, 1.0), "T_{min}", "score", scale="log", advanced=True, group="reward", before=0.1)
 _S = Letter("s_k", label="score of step k")
 STEP_REWARD = Family("step_reward", "reward of a step", "labcore.maths.process", ("scores", "steps"), (
-    Choice("each_step", "its score: an answer earns the sum", r"s_k", letters=(_S,),
+    Choice("each_step", "its score: an answer earns the sum of its scores", r"s_k", letters=(_S,),
            worked=lambda of: Worked("s_k", "{score}")),
     Choice("min_form", "its score, weighted towards the lowest of the answer (PURE)",
            r"\frac{e^{-s_k/T_{min}}}{\sum_j e^{-s_j/T_{min}}}\,s_k", knobs=(MIN_TEMPERATURE,), letters=(_S,),
            worked=lambda of: Worked("exp(−s_k/T) / Σ exp(−s_j/T) × s_k",
                                     "exp(−{score} / {min_temperature:g}) / {weights} × {score}")),
-    Choice("difference", "the change of the score since the step before: an answer earns the last score",
+    Choice("difference", "the change of the score from the previous step: an answer earns the last score in total",
            r"s_k - s_{k-1},\quad s_0 = 0", letters=(_S,),
            worked=lambda of: Worked("s_k − score of the step before", "{score} − {previous}")),
     Choice("lowest", "0, and at the last step the lowest score", r"1[k = n]\,\min_j s_j", letters=(_S,),
@@ -53,7 +53,8 @@ OUTCOME_WEIGHT = Knob(
     "to the rewards of the steps. Higher: the outcome counts more. 0: only the steps count.", "next batch", 0.0, 100.0,
     (0.0, 2.0), "w_o", advanced=True, group="reward", before=0.0)
 STEP_REWARD_KNOB = Knob(
-    "step_reward", "Reward of a step", "each_step", "Rewards that the scores of the steps become. The score of every "
-    "step rewards answers with more steps; the other choices do not.", choices=STEP_REWARD.names, advanced=True,
+    "step_reward", "Reward of a step", "each_step", "How the scores of an answer's steps become rewards. The score of "
+    "every step pays more for answers with more steps; the other choices do not.", choices=STEP_REWARD.names,
+    advanced=True,
     group="reward", before="each_step")
 OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps

@@ -8,7 +8,8 @@ from labcore.catalog.metric import Metric
 
 REGRESSION_BETA = Knob(
     "regression_beta", "Temperature of the regression", 0.1, "Reward per nat of log-ratio in the fit. Higher: the "
-    "policy stays closer to the policy that it is compared with. Lower: it moves further for the same reward.", "live",
+    "policy stays closer to the policy in the log-ratio's denominator. Lower: it moves further for the same "
+    "reward.", "live",
     1e-4, 100.0, (0.01, 1.0), r"\beta_R", "reward/nat", scale="log", group="clip", aliases="gvpo_beta beta2")
 CLASSIFIER_TEMPERATURE = Knob(
     "classifier_temperature", "Temperature of the classifier", 0.5, "Higher: a softer boundary between right and wrong "
@@ -23,8 +24,8 @@ REGRESSIONS = (
               bias="Scale: the gradient is multiplied by the temperature of the regression.",
               elsewhere=(There("verl", note="only in a fork of verl by its authors (loss_mode gvpo): no equivalent of "
                                "GVPO in verl itself"),
-                         There("OpenRLHF GRPOTrainer RLOOTrainer ms-swift", note="it has no regression of log-ratios "
-                               "on rewards: no equivalent of GVPO")),
+                         There("OpenRLHF GRPOTrainer RLOOTrainer ms-swift", note="no regression of log-ratios on "
+                               "rewards: no equivalent of GVPO")),
               metric=Metric("surrogate/centred_regression", "Surrogate, centred regression", "reward²", "Minus half "
                             "the squared distance of centred log-ratios from centred rewards.", r"-L^{GVPO}",
                             "Rises towards 0 within a batch.")),
@@ -32,8 +33,8 @@ REGRESSIONS = (
               r"-\big(\beta_R\textstyle\sum_t\log\tfrac{\pi_\theta}{\pi_{ref}} - \hat A\big)^2", whole=True,
               summed=True, knobs=(REGRESSION_BETA,),
               bias="Direction: the squared distance also has the gradient of the KL to the reference.",
-              elsewhere=(There("verl OpenRLHF ms-swift", note="it has no regression of log-ratios on rewards: no "
-                               "equivalent of A*-PO"),
+              elsewhere=(There("verl OpenRLHF ms-swift", note="no regression of log-ratios on rewards: no equivalent "
+                               "of A*-PO"),
                          There("GRPOTrainer RLOOTrainer", note="use TRL's experimental A2POTrainer, which this script "
                                "does not write"))),
     Surrogate("classifier", "classifier of right and wrong completions by their mean log-ratio",
@@ -41,14 +42,14 @@ REGRESSIONS = (
               needs_ratio=True, own_ratio="token", group=True, whole=True, knobs=(CLASSIFIER_TEMPERATURE,),
               letters=(Letter("G_+", r"G_+ = \{i: \hat A_i > \bar A_g\},\quad \bar s = "
                               r"\tfrac1T\textstyle\sum_t\log\rho_t"),),
-              bias="Direction: a completion weighs by its side of the group alone, and less the more the policy has "
-                   "already moved to that side.",
+              bias="Direction: the weight of a completion depends only on whether it is above or below the group's "
+              "mean, and shrinks as the policy moves it further to that side.",
               elsewhere=(There("verl", note="only in a fork of verl by its authors (loss_type real): no equivalent of "
                                "REAL in verl itself"),
                          There("ms-swift", {"loss_type": "real"}, aggregates="sequence_mean_token_mean", knobs={
                              "classifier_temperature": "real_tau"}),
-                         There("OpenRLHF GRPOTrainer RLOOTrainer", note="it has no classifier of completions: no "
-                               "equivalent of REAL, which ms-swift has (loss_type real)")),
+                         There("OpenRLHF GRPOTrainer RLOOTrainer", note="no classifier of completions: no equivalent "
+                               "of REAL, which ms-swift has (loss_type real)")),
               metric=Metric("surrogate/classifier", "Surrogate, classifier", "nats", "Minus the loss of the classifier "
                             "of right and wrong completions.", r"-L^{REAL}", "Rises within a batch.")),
 )

@@ -125,13 +125,13 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
            words="the scores that a process reward model gives the steps of an answer ({step_reward}), and "
                  "{outcome_weight} × the verifier's reward at its end. The gold reward (the task's own score) is only "
                  "logged",
-           elsewhere=_in_code("no rewards of single steps there: the script does not bring the process reward model, "
-                              "so let score() below give the answer's total")),
+           elsewhere=_in_code("the tool has no rewards of single steps, and the script does not include the process "
+                              "reward model: let score() below return the answer's total")),
     Reward("step_verifier", "the task's verifier of unfinished answers, at each step",
            r"\textstyle\sum_k r_k + w_o r", knobs=process.OF_SOURCE, process=True, known=True,
-           words="for each step 1 while the answer can still become right, else 0 ({step_reward}), and "
-                 "{outcome_weight} × the verifier's reward at its end",
-           elsewhere=_in_code("no rewards of single steps there: let score() below give the answer's total")),
+           words="for each step 1 if the answer can still become right, else 0 ({step_reward}), and {outcome_weight} × "
+           "the verifier's reward at its end",
+           elsewhere=_in_code("the tool has no rewards of single steps: let score() below return the answer's total")),
     Reward("own_function", "a weighted sum of your own Python functions and other rewards",
            r"\textstyle\sum_k w_k r_k(x, y)", knobs=OWN_FUNCTION, asks_user=True, proxy=True,
            words="{sum}. The gold reward (the verifier's) is only logged",

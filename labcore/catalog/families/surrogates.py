@@ -126,20 +126,22 @@ FUTURE = (
 
 COV_SHARE = Knob(
     "cov_share", "Share of high-covariance tokens", 0.01, "Share of an update's tokens that are held back because "
-    "their advantage and log-prob vary together. Higher: entropy lasts longer, learning is slower. Lower: closer to "
-    "the plain algorithm. Large models use 0.0002 to 0.002.", "live", 1e-6, 1.0, (2e-4, 0.1), r"r_{cov}", "share",
+    "advantage and log-prob are both high or both low there. Higher: entropy falls more slowly, and so does learning. "
+    "Lower: closer to the algorithm without it. Large models use 0.0002 to "
+    "0.002.", "live", 1e-6, 1.0, (2e-4, 0.1), r"r_{cov}", "share",
     scale="log", group="clip", aliases="clip_cov_ratio kl_cov_ratio k_percent")
 COV_RANGE = (
     Knob("cov_low", "Covariance, lower bound", 1.0, "Tokens with a lower covariance are never held back. Higher: only "
-         "the most extreme tokens are. Lower: ordinary tokens are as well.", "live", -1e6, 1e6, (0.2, 2.0),
+         "the most extreme tokens are held back. Lower: ordinary tokens are held back "
+         "too.", "live", -1e6, 1e6, (0.2, 2.0),
          r"\omega_{low}", group="clip", aliases="clip_cov_lb"),
     Knob("cov_high", "Covariance, upper bound", 5.0, "Tokens with a higher covariance are never held back. Higher: the "
-         "most extreme tokens are as well. Lower: fewer tokens are.", "live", -1e6, 1e6, (2.0, 10.0),
+         "most extreme tokens are held back too. Lower: fewer tokens are held back.", "live", -1e6, 1e6, (2.0, 10.0),
          r"\omega_{high}", advanced=True, group="clip", aliases="clip_cov_ub"),
 )
 COV_PULL = Knob(
-    "cov_pull", "Pull on high-covariance tokens", 1.0, "Weight of |log ratio| for these tokens. Higher: they stay "
-    "closer to the policy that sampled the batch. Lower: they move more freely.",
+    "cov_pull", "Pull on high-covariance tokens", 1.0, "Weight of |log ratio| at tokens of high covariance. Higher: "
+    "they stay closer to the policy that sampled the batch. Lower: they move more freely.",
     "live", 0.0, 1e4, (0.1, 10.0), r"\kappa",
     "reward/nat", group="clip", aliases="ppo_kl_coef")
 
@@ -357,7 +359,7 @@ SURROGATE = Family("surrogate", "surrogate", "labcore.maths.surrogates",
                              "cov_share": f"{_ACTOR}.policy_loss.clip_cov_ratio",
                              "cov_low": f"{_ACTOR}.policy_loss.clip_cov_lb",
                              "cov_high": f"{_ACTOR}.policy_loss.clip_cov_ub"}),
-                         There("OpenRLHF GRPOTrainer RLOOTrainer ms-swift", note="it clips by the ratio alone: no "
+                         There("OpenRLHF GRPOTrainer RLOOTrainer ms-swift", note="it clips by the ratio only: no "
                                "equivalent of Clip-Cov")),
               metric=Metric("surrogate/clip_cov", "Surrogate, Clip-Cov", "advantage", "Mean of the clipped term, 0 for "
                             "the tokens of high covariance that are held back.", r"L^{CLIPCOV}")),

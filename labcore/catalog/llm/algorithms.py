@@ -48,11 +48,11 @@ REWARD_MODEL = (
 
 PROCESS = (
     row("prm", "Process reward model", "prm",
-        summary="Learns for every step of an answer whether it is right, from labels of the steps.",
+        summary="Learns to score every step of an answer as right or wrong, from labels of the steps.",
         latex=r"L = -\frac1N\sum_{i,k}\big[y_{i,k}\log s_{i,k}+(1-y_{i,k})\log(1-s_{i,k})\big],\quad "
               r"s_{i,k} = \operatorname{softmax}(z_{i,k})_1",
-        watch="First errors found: whether it finds the place where an answer goes wrong, not only that it does. A "
-              "policy trained on its scores moves away from the answers that it was trained on.",
+        watch="First errors found: whether the model finds the step where an answer goes wrong. A policy that is "
+        "trained on the model's scores moves away from the answers that the model was trained on.",
         paper="Lightman et al. 2023, arXiv:2305.20050; Wang et al. 2023, arXiv:2312.08935",
         models=("policy", "process_reward_model"), steps=150,
         source=("labcore.maths.process:step_cross_entropy", "labcore.maths.process:auc"),

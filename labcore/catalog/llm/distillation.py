@@ -18,33 +18,34 @@ _LOG_RATIO = r"\log\tfrac{\pi_T(y_{i,s})}{\pi_{old}(y_{i,s})}"
 ROWS = (
     row("gkd", "GKD", "sft",
         summary="Generalised knowledge distillation: matches the teacher's whole next-token distribution, on given "
-                "answers and on the policy's own.",
+        "answers and on the policy's own answers.",
         latex=r"\begin{gathered}L = \frac1{\sum_i T_i}\sum_{i,t}\big[\beta_J KL(\pi_T\,\|\,m_t)+(1-\beta_J)"
               r"KL(\pi_\theta\,\|\,m_t)\big],\quad m_t = \beta_J\pi_T+(1-\beta_J)\pi_\theta\\ "
               r"y_i\sim\pi_\theta\ \text{with probability}\ \lambda_{GKD}\end{gathered}",
-        watch="Both KLs to the teacher: with β_J near 0 the policy covers all that the teacher may write, near 1 it "
-              "keeps to what the teacher finds likely. Without own answers it never learns to recover from its own "
-              "mistakes.",
+        watch="Both KLs to the teacher: with β_J near 0 the policy covers everything that the teacher may write; near "
+        "1 it keeps to answers that the teacher finds likely. Only the policy's own answers contain its own mistakes, "
+        "from which it can learn to recover.",
         paper="Agarwal et al. 2023, arXiv:2306.13649", extra_knobs=(SFT_LOSS, *SOURCES),
         defaults={"sft_loss": "generalised_jsd", "sft_target": 1.0, "learning_rate": 3e-3},
         models=("policy",), steps=200, panels=("exact_match", *TEACHER_PANELS, *_GIVEN[1:])),
     row("seqkd", "Sequence-level KD", "sft",
-        summary="SFT on answers that the teacher samples: needs only its text, but learns from one sample where a "
-                "distribution says more.",
+        summary="SFT on answers that the teacher samples. It needs only the teacher's text, but learns from one "
+        "sampled token where GKD learns from the whole distribution.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\log\pi_\theta(y_{i,t}),\quad y_i\sim\pi_T",
-        watch="The loss stops at the teacher's entropy. The policy learns the teacher's mistakes too, as often as the "
-              "teacher makes them.",
+        watch="The loss cannot fall below the teacher's entropy. The policy also learns the teacher's mistakes, as "
+        "often as the teacher makes them.",
         paper="Kim and Rush 2016, arXiv:1606.07947", extra_knobs=(SFT_LOSS, TEACHER, *SOURCES),
         defaults={"on_policy_share": 0.0, "answers": "teacher", "sft_target": 1.0,
                   "learning_rate": 3e-3}, models=("policy",), steps=200,
         panels=_GIVEN),
     row("opd", "On-policy distillation", "online",
-        summary="The policy samples, and each token's advantage is how much likelier the teacher finds it: a grade "
-                "for every token, where a reward grades only the whole completion.",
+        summary="The policy samples, and the advantage of each token is how much more likely the teacher finds it than "
+        "the policy. So every token gets a grade, while a reward grades only the whole completion.",
         latex=r"\begin{gathered}" + _REVERSE + r"\\ \hat A_t = \textstyle\sum_{s\ge t}\gamma_T^{s-t}" + _LOG_RATIO +
         r",\quad i = 1\ldots P\,G\end{gathered}",
-        watch="KL to the teacher: it falls, and the reward follows without being used. The policy cannot become better "
-              "than its teacher. Where it samples nothing that the teacher finds likely, it learns slowly.",
+        watch="KL to the teacher: as it falls, the reward rises although no update uses it. The policy imitates its "
+        "teacher, so do not expect it to become better than the teacher. If the policy samples nothing that the "
+        "teacher finds likely, it learns slowly.",
         paper="Lu and Thinking Machines Lab 2025, On-Policy Distillation",
         defaults={"advantage": "teacher_log_ratio", "whiten_advantages": False, "aggregation": "token_mean",
                   "kl_placement": "off",
@@ -55,9 +56,9 @@ ROWS = (
                 "over the rest of the completion.",
         latex=r"\begin{gathered}" + _REVERSE + r"\\ \hat A_t = \operatorname{whiten}\bigg(\frac{\sum_{s\ge t}"
         r"\gamma_T^{s-t}" + _LOG_RATIO + r"}{\sum_{s\ge t}\gamma_T^{s-t}}\bigg),\quad i = 1\ldots P\,G\end{gathered}",
-        watch="The gradient norm: it is noisier than that of on-policy distillation, because a token also answers for "
-              "the tokens after it. The paper's single-step term, samples mixed with the teacher's and a pretraining "
-              "loss are left out.",
+        watch="The gradient norm: it is noisier than in on-policy distillation, because a token's advantage includes "
+        "the tokens after it. The paper's single-step term, sampling from a mixture with the teacher, and the "
+        "pretraining loss are left out.",
         paper="Gu et al. 2023, arXiv:2306.08543",
         defaults={"advantage": "teacher_mean_log_ratio", "teacher_discount": 1.0, "aggregation": "token_mean",
                   "kl_placement": "off", "group_size": 4, "prompts_per_step": 64},

@@ -106,14 +106,17 @@ MOVING_REFERENCE = (
 
 DEMONSTRATIONS = (
     Knob("sft_weight", "Weight of demonstrations", 0.0, "Share of the loss that imitates the right answer of each "
-         "prompt of the batch; the rest learns from rewards. Higher: learns faster what the answers show. Lower: "
-         "explores more. 0: off.", "next batch", 0.0, 1.0, (0.0, 0.5), r"\mu_S", "share", advanced=True, group="loss",
+         "prompt of the batch; the rest of the loss learns from rewards. Higher: the policy learns the answers faster. "
+         "Lower: it explores more. 0: "
+         "off.", "next batch", 0.0, 1.0, (0.0, 0.5), r"\mu_S", "share", advanced=True, group="loss",
          aliases="chord_mu_peak demonstrations expert", before=0.0),
-    Knob("sft_focus", "Weigh tokens by uncertainty", True, "On: a token of a demonstration counts p(1 − p), so tokens "
-         "that the policy is sure of, or finds nearly impossible, count for little. Off: all tokens count the same.",
+    Knob("sft_focus", "Weigh tokens by uncertainty", True, "On: a token of a demonstration has the weight p(1 − p), "
+         "where p is its probability. So tokens that the policy is sure of, or finds nearly impossible, count for "
+         "little. Off: all tokens have the same weight.",
          "next batch", advanced=True, group="loss", aliases="chord_enable_phi_function", before=True),
     Knob("sft_decay_steps", "Demonstrations fade over", 0, "Steps over which the weight of demonstrations falls to 0. "
-         "Higher: imitates for longer. Lower: changes to rewards sooner. 0: the weight stays.", "next batch", 0,
+         "Higher: the policy imitates for longer. Lower: rewards take over sooner. 0: the weight stays "
+         "constant.", "next batch", 0,
          1_000_000, (0, 1000), unit="steps", advanced=True, group="loss", aliases="chord_mu_decay_steps", before=0),
 )
 
@@ -139,12 +142,15 @@ ONLINE = (
     Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: keeps the policy varied for longer. Lower: lets it commit.",
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True, group="kl",
          reach=(0.0, 0.2), aliases="entropy_coeff"),
-    Knob("entropy_target", "Entropy target", 0.0, "Below this entropy the entropy bonus rises with every step; above "
-         "it, it falls and is not paid. Higher: the policy stays more varied. Lower: it may commit further. 0: off, "
-         "the bonus is the knob above.", "next batch", 0.0, 20.0, (0.0, 1.0), unit="nats/token", advanced=True,
+    Knob("entropy_target", "Entropy target", 0.0, "While the entropy is below this target, the coefficient of the "
+         "entropy bonus rises with every step. While the entropy is above, the coefficient falls and the loss has no "
+         "bonus. Higher: the policy stays more varied. Lower: the policy may become more certain. 0: off; the "
+         "coefficient is the entropy bonus "
+         "above.", "next batch", 0.0, 20.0, (0.0, 1.0), unit="nats/token", advanced=True,
          group="kl", aliases="adaptive entropy control target_entropy", before=0.0),
     Knob("entropy_step", "Step of the entropy bonus", 1e-3, "Change of the entropy bonus per step. Higher: the entropy "
-         "returns to its target sooner, but may oscillate. Lower: slower.", "next batch", 0.0, 1.0, (1e-4, 1e-2),
+         "returns to its target sooner, but may oscillate. Lower: it returns more "
+         "slowly.", "next batch", 0.0, 1.0, (1e-4, 1e-2),
          unit="reward/nat", advanced=True, group="kl", aliases="delta_ent_coef", before=1e-3),
     MAX_GRAD_NORM,
     Knob("reward_source", "Reward source", "verifier", "Source of the rewards: the task's verifier, a noisy or a "
@@ -189,9 +195,9 @@ ONLINE = (
          "the most off-policy. 0: off.",
          "live", 0.0, 100.0, (0.0, 1.0), unit="nats/token", advanced=True, group="clip"),
     Knob("importance_cap", "Truncated importance sampling cap", 0.0, "Weighs tokens by trainer over sampler "
-         "probability, at most this; the trainer's is computed anew. It matters where an older policy sampled or the "
-         "two round differently, as in bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. Lower: steadier. "
-         "0: off.", "next batch", 0.0, 100.0, (0.0, 5.0), advanced=True, group="clip",
+         "probability, at most this; the trainer's is computed anew. It matters if an older policy sampled, or if "
+         "sampler and trainer round differently, as in bf16 or with vLLM. Higher: less bias, more noise; 2 is usual. "
+         "Lower: steadier. 0: off.", "next batch", 0.0, 100.0, (0.0, 5.0), advanced=True, group="clip",
          aliases="tis vllm_importance_sampling_clip_max"),
     Knob("importance_floor", "Lower bound of importance sampling", 0.0, "Lower weights are raised to this, or set to 0 "
          "if `importance_mode` masks; IcePop uses 0.5. Higher: tokens that the trainer finds unlikely count for more, "
@@ -310,22 +316,26 @@ REWARD_MODEL = (
 
 PRM = (
     LEARNING_RATE,
-    Knob("step_labels", "Source of step labels", "step_verifier", "What labels the steps of answers as right or wrong: "
-         "your file, the task's verifier of unfinished answers, or the outcome of completions sampled from each step.",
+    Knob("step_labels", "Source of step labels", "step_verifier", "Source that labels the steps of answers as right or "
+         "wrong: your file, the task's verifier of unfinished answers, or the outcome of completions sampled from each "
+         "step.",
          choices=choices.STEP_LABELS.names, group="loss"),
     process.SEPARATOR,
-    Knob("last_step_only", "Last step only", False, "On: only the last step of each answer is learnt, as in an outcome "
-         "reward model. Off: all steps.", "next batch", advanced=True, group="loss", aliases="train_on_last_step_only"),
+    Knob("last_step_only", "Last step only", False, "On: only the last step of each answer has a loss, as in an "
+         "outcome reward model. Off: all steps have a "
+         "loss.", "next batch", advanced=True, group="loss", aliases="train_on_last_step_only"),
     *process.ROLLOUTS,
     Knob("prompts_per_step", "Prompts per step", 16, "Prompts, or rows of your file, in a batch. Higher: a steadier "
          "gradient, more compute per step. Lower: less compute, noisier.", "next batch", 1, 4096, (4, 64), "P",
          group="sampling"),
-    Knob("group_size", "Answers per prompt", 4, "Answers of the policy per prompt, whose steps are labelled. Higher: "
-         "more right and wrong steps of the same prompt. Lower: less compute.", "next batch", 1, 1024, (1, 16), "G",
+    Knob("group_size", "Answers per prompt", 4, "Answers that the policy samples per prompt; their steps are labelled. "
+         "Higher: more right and wrong steps for the same prompt. Lower: less "
+         "compute.", "next batch", 1, 1024, (1, 16), "G",
          advanced=True, group="sampling"),
     *(knob for knob in PREFERENCE if knob.key == "eval_every"),
-    Knob("eval_answers", "Held-out answers", 256, "Answers in each evaluation, held out of your file or sampled apart. "
-         "More: less noise, slower evaluations. Fewer: quicker.", low=2, high=100_000, unit="answers", advanced=True,
+    Knob("eval_answers", "Held-out answers", 256, "Answers in each evaluation, held out from your file or sampled "
+         "separately. More: less noise, but slower evaluations. Fewer: faster "
+         "evaluations.", low=2, high=100_000, unit="answers", advanced=True,
          group="evaluation"),
     *SAMPLING, *FILTERS, MAX_GRAD_NORM,
     DTYPE, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, SFT_TARGET, SFT_STEPS,
@@ -345,6 +355,6 @@ SFT = (
 # No knob of SFT itself: the base of every run is named by the hash of an SFT spec, which must stay what it is. (Those
 # of LoRA, ENGINE, OPTIMIZER and PROMPT are left out of it where they are off.)
 SFT_LOSS = Knob(
-    "sft_loss", "SFT loss", "nll", "Loss of each token of an answer: −log π, that times the token's own probability, "
-    "or the divergence between the policy's distribution and a teacher's.",
+    "sft_loss", "SFT loss", "nll", "Loss of each token of an answer: −log π, −log π times the token's own probability, "
+    "or a divergence between the policy's distribution and a teacher's.",
     choices=choices.SFT_LOSS.names, advanced=True, group="loss")

@@ -29,13 +29,13 @@ ROWS = (
                   "group_size": 4, "prompts_per_step": 64},
         models=("policy", "reference"), panels=online_panels("reward", "entropy", "zero_variance")),
     row("passk_training", "Pass@k training", "online",
-        summary="Maximises the best reward of k of a group's G completions, so right completions of hard prompts count "
-                "most, and wrong ones are lowered less.",
+        summary="Maximises the best reward among k of a group's G completions. So right completions of hard prompts "
+        "count most, and wrong completions are penalised less.",
         latex=r"\begin{gathered}" + _TOKENS + _CLIPPED.removesuffix(r",\quad ") + r"\\ \hat A_i = "
               r"\frac{E[M\mid i\in S]-E[M]}{s_M+\epsilon},\quad M = \max_{j\in S}R_j,\quad S\subset\{1\ldots G\},\quad "
               r"|S| = k" + _GROUP + r"\end{gathered}",
         watch="Held-out pass@k and entropy compared with GRPO. Prompts that are solved in more than about half of all "
-              "completions hardly count, since the best of k is right already.",
+        "completions hardly count, because the best of k is usually right already.",
         paper="Chen et al. 2025, arXiv:2508.10751",
         defaults={"advantage": "best_of_subsets", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "entropy", "zero_variance")),
@@ -64,40 +64,42 @@ ROWS = (
                   "kl_placement": "off", "aggregation": "token_mean"},
         models=("policy", "reference"), panels=online_panels("reward", "zero_variance", "grad_norm")),
     row("otb", "OTB", "online",
-        summary="A baseline for each token instead of one for the completion: returns are weighted by the squared "
-                "gradient of all tokens so far, which gives the least variance.",
+        summary="Uses a baseline for each token instead of one for the whole completion: the mean of the group's "
+        "returns, weighted by the squared gradient of all tokens so far, which gives the least variance.",
         latex=r"\begin{gathered}" + _TOKENS + r"\Big[\min\big(\rho_t\hat A_t,\ \operatorname{clip}(\rho_t, "
               r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_t\big) + c_H H_t\Big]\\ \hat A_t = G_t-\frac{\sum_g "
               r"G_tW_t}{\sum_g W_t},\quad W_t = \sum_{s\le t}\big(1-2\pi_s+\textstyle\sum_v\pi_v^2\big),\quad G_t = "
               r"\sum_{s\ge t}r_s" + _GROUP + r"\end{gathered}",
         watch="The gradient norm compared with GRPO's. The last tokens of the longest completion have no baseline, so "
-              "they are raised if it earns anything. Each batch costs one more pass.",
+        "these tokens are raised if the completion earns anything. Each batch costs one more forward pass.",
         paper="Li et al. 2026, arXiv:2602.07078", without=("normalisation",),
         defaults={"advantage": "optimal_token_baseline", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "grad_norm", "zero_variance")),
     row("a_star_po", "A*-PO", "online",
-        summary="Fits the log-ratio to the reference to the reward less V*, the value of the best policy, by least "
-                "squares: no group, no clip, one completion a prompt.",
+        summary="Fits the log-ratio of policy to reference to the reward minus V*, the value of the best policy, by "
+        "least squares. It needs no group and no clip: one completion per prompt.",
         latex=r"\begin{gathered}L = \frac1B\sum_i\Big[\Big(\beta_R\log\frac{\pi_\theta(y_i)}{\pi_{ref}(y_i)} - "
               r"\hat A_i\Big)^2 - c_H\bar H_i\Big]\\ \hat A_i = R_i-\beta_1\log\tfrac1N\textstyle\sum_n "
               r"e^{R(y_n)/\beta_1},\quad y_n\sim\pi_{ref},\quad i = 1\ldots P\,G\end{gathered}",
-        watch="The KL to the reference, which the fit limits by itself. The reference answers each new prompt N times; "
-              "V* is kept for prompts that return, so the row suits tasks with few prompts. TRL has β_R = 0.001.",
+        watch="The KL to the reference, which the fit limits by itself. The reference answers each new prompt N times. "
+        "The run keeps V* for prompts that are drawn again, so A*-PO suits tasks with few prompts. TRL's default is "
+        "β_R = 0.001.",
         paper="Brantley et al. 2025, arXiv:2505.20686",
         without=(*CLIP, "updates_per_batch", "mini_batches", "normalisation"),
         defaults={"advantage": "optimal_value", "ratio": "none", "surrogate": "regression", "kl_placement": "off",
                   "aggregation": "sequence_mean_token_mean", "group_size": 1, "prompts_per_step": 128},
         models=("policy", "reference"), panels=online_panels("reward", "kl", "grad_norm")),
     row("spo", "SPO", "online",
-        summary="Single-stream: one completion a prompt, compared with the mean reward that the run has tracked for "
-                "this prompt, then normalised over the batch.",
+        summary="Single-stream policy optimisation: each prompt gets one completion, whose reward is compared with the "
+        "tracked mean reward of this prompt, then normalised over the batch.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) + c_H H_t\Big]\\ "
               r"\hat A_i = \operatorname{norm}_B(R_i-\hat v(x_i)),\quad \hat v = \tfrac Sn,\quad (S, n)\leftarrow"
               r"\rho\,(S, n)+(R_i, 1),\quad i = 1\ldots P\,G\end{gathered}",
-        watch="It helps where prompts return: a new prompt is compared with the mean of all earlier rewards. No group "
-              "can lack signal. The paper measures the policy's KL since a prompt's last visit; here its updates are "
-              "counted. Its sampling of uncertain prompts is left out.",
+        watch="It helps if prompts are drawn repeatedly: a new prompt is compared with the mean of all earlier "
+        "rewards. There are no groups, so no zero-variance groups. The paper forgets old rewards by the policy's KL "
+        "since a prompt's last visit; the lab counts updates instead. The paper's sampling of uncertain prompts is "
+        "left out.",
         paper="Xu and Ding 2025, arXiv:2509.13232",
         defaults={"advantage": "tracked_value", "normalisation": "sequences", "aggregation": "token_mean",
                   "kl_placement": "off", "clip_high": 0.28, "group_size": 1, "prompts_per_step": 128},

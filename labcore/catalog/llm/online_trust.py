@@ -71,21 +71,21 @@ ROWS = (
                   "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "token_weight", "clip")),
     row("clip_cov", "Clip-Cov", "online",
-        summary="GRPO that keeps its entropy for longer: a few of the tokens whose advantage and log-prob vary "
-                "together have no gradient.",
+        summary="GRPO that keeps its entropy for longer: a few of the tokens with a high covariance of advantage and "
+        "log-prob get no gradient.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_i,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big)\,1[t\notin I] + "
               r"c_H H_t\Big]\\ I = r_{cov}\ \text{of the tokens with}\ \omega_{low}<cov_t<\omega_{high}\\ " + _COV
               + _GRPO + r"\end{gathered}",
-        watch="Entropy compared with GRPO. A token that is unlikely and lowered, or likely and raised, has a high "
-              "covariance. The paper holds back 0.02 % of the tokens of large batches; a batch here has far fewer "
-              "tokens, so the share is larger.",
+        watch="Entropy compared with GRPO. A likely token with a high advantage, or an unlikely token with a low one, "
+        "has a high covariance. The paper holds back 0.02 % of the tokens of large batches. Batches here have far "
+        "fewer tokens, so the default share is larger.",
         paper="Cui et al. 2025, arXiv:2505.22617",
         defaults={"surrogate": "clip_cov", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "entropy", "clip")),
     row("kl_cov", "KL-Cov", "online",
-        summary="Pulls only the tokens of highest covariance back to the policy that sampled the batch; nothing is "
-                "clipped.",
+        summary="Pulls only the tokens of highest covariance of advantage and log-prob back to the policy that sampled "
+        "the batch. Nothing is clipped.",
         latex=r"\begin{gathered}L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\rho_t\hat A_i - \kappa\,|\log\rho_t|\,"
               r"1[t\in I] + c_H H_t\Big]\\ I = r_{cov}\ \text{of the tokens with the highest}\ cov_t\\ " + _COV + _GRPO
               + r"\end{gathered}",
@@ -95,35 +95,36 @@ ROWS = (
         defaults={"surrogate": "kl_cov", "aggregation": "token_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "entropy", "ratio")),
     row("gvpo", "GVPO", "online",
-        summary="Fits log-ratios to rewards by least squares, both centred in their group: no clip, and completions of "
-                "another policy do no harm.",
+        summary="Fits log-ratios to rewards by least squares, both centred in their group. It needs no clip, and its "
+        "optimum does not depend on the policy that sampled.",
         latex=r"L = \frac1B\sum_i\Big[\tfrac{1}{2}\tfrac{G}{G-1}\big(\beta_R(s_i-\bar s_g) - (R_i-\bar R_g)\big)^2 - "
               r"c_H\bar H_i\Big],\quad s_i = \log\frac{\pi_\theta(y_i)}{\pi_{old}(y_i)},\quad g = 1\ldots G",
-        watch="The largest ratio: the temperature decides how far a batch can move the policy, since the fit ends at "
-              "log-ratio = reward / temperature. The gradient is small, in proportion to the temperature.",
+        watch="The largest ratio: the temperature decides how far a batch can move the policy, because the fit is "
+        "perfect at log-ratio = reward / temperature. The gradient is proportional to the temperature, so it is small.",
         paper="Zhang et al. 2025, arXiv:2504.19599", without=(*CLIP, "normalisation"),
         defaults={"surrogate": "centred_regression", "advantage": "group_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "ratio", "zero_variance")),
     row("real", "REAL", "online",
-        summary="Rewards as labels: a classifier of the right and the wrong completions of a group, by how much "
-                "likelier each has become.",
+        summary="Uses rewards as labels: it classifies the completions of a group as right or wrong by how much more "
+        "likely the policy has made each.",
         latex=r"L = \frac1P\sum_g\Big[\log\Big(1+\sum_{i\in G_+}e^{-\bar s_i/\tau_R}\Big)+\log\Big(1+\sum_{i\in G_-}"
               r"e^{\bar s_i/\tau_R}\Big)\Big] - c_H\bar H,\quad \bar s_i = \tfrac1{T_i}\sum_t\log\rho_t,\quad G_+ = "
               r"\{i: R_i > \bar R_g\},\quad g = 1\ldots G",
-        watch="The largest ratio and entropy: a wrong completion weighs less once it is unlikely, where GRPO's ratio "
-              "has no bound, and a right one weighs more while it is. The size of rewards does not matter.",
+        watch="The largest ratio and entropy: no completion weighs more than 1 / temperature. A wrong completion "
+        "weighs less once the policy has made it less likely, and a right one weighs more while it has. The size of "
+        "rewards does not matter.",
         paper="Zhai et al. 2026, arXiv:2602.05630", without=(*CLIP, "normalisation"),
         defaults={"surrogate": "classifier", "advantage": "group_mean", "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "entropy", "ratio")),
     row("chord", "CHORD", "online",
-        summary="GRPO and SFT at once: a share of the loss imitates the right answer of each prompt, most at tokens of "
-                "which the policy is unsure.",
+        summary="GRPO and SFT at once: a share of the loss imitates the right answer of each prompt, most strongly at "
+        "tokens where the policy is unsure.",
         latex=r"\begin{gathered}L = (1-\mu_S)\,\frac1B\sum_i\frac1{T_i}\sum_t\Big[-\min\big(\rho_t\hat A_i,\ "
               r"\operatorname{clip}(\rho_t, 1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_i\big) - c_H H_t\Big] - "
               r"\mu_S\,\overline{\varphi_t\log\pi_\theta(y^*_t)}\\ \varphi_t = \operatorname{sg}\big(p_t(1-p_t)\big),"
               r"\quad p_t = \pi_\theta(y^*_t),\quad " + _GRPO + r"\end{gathered}",
-        watch="The loss of the demonstrations, and zero-variance groups: prompts that are never solved have a gradient "
-              "all the same. The paper takes demonstrations from a stronger model; here they are the task's answers.",
+        watch="The loss of the demonstrations, and zero-variance groups: prompts that the policy never solves still "
+        "have a gradient. The paper takes demonstrations from a stronger model; here they are the task's answers.",
         paper="Zhang et al. 2025, arXiv:2508.11408", plain=("sft_weight",),
         defaults={"sft_weight": 0.1, "kl_placement": "off"},
         models=("policy", "reference"), panels=online_panels("reward", "demonstration_loss", "zero_variance")),

@@ -115,8 +115,8 @@ def check(task: Task, knobs: Mapping[str, Value]) -> None:
 def check_few_actions(task: Task, knobs: Mapping[str, Value]) -> None:
     """Raises LabError where the task has continuous actions: for methods that compare the values of all actions."""
     if describe(task.key, str(knobs.get("env_args", ""))).continuous:
-        raise LabError(f"{task.key} has continuous actions, and this method compares the values of a few: choose PPO, "
-                       "A2C, TRPO or REINFORCE, or a world such as CartPole-v1.")
+        raise LabError(f"{task.key} has continuous actions, but this method needs discrete ones: choose PPO, A2C, TRPO "
+                       "or REINFORCE, or a world such as CartPole-v1.")
 
 
 def goal(spec: RunSpec) -> Goal:
@@ -141,15 +141,15 @@ def _world(env: gym.Env, env_id: str, arguments: str) -> World:
     flat = seen if isinstance(seen, (spaces.Box, spaces.Discrete)) else _flat(seen, env_id)
     size = int(spaces.flatdim(flat))
     if size > MOST:
-        raise LabError(f"{env_id} observes {size:,} numbers, and the networks here take up to {MOST:,}: take an "
-                       "environment with a smaller picture, or one that observes its state.")
+        raise LabError(f"{env_id} observes {size:,} numbers, but the networks here take at most {MOST:,}: choose an "
+                       "environment with smaller images, or one that observes its state.")
     scale = _scale(flat) if isinstance(flat, spaces.Box) else ()
     limit = env.spec.max_episode_steps if env.spec else None
     sizes: dict[str, Any] = {"max_steps": limit or STEP_LIMIT, "scale": scale, "states": states, "arguments": arguments}
     if isinstance(acted, spaces.Discrete):
         return World(env_id, size, int(acted.n), first_action=int(acted.start), **sizes)
     if not isinstance(acted, spaces.Box) or not np.issubdtype(acted.dtype, np.floating):
-        raise LabError(f"{env_id} has {_kind(acted)} actions, and the methods here take one of a few (Discrete) or "
+        raise LabError(f"{env_id} has {_kind(acted)} actions, but the methods here need discrete actions (Discrete) or "
                        "continuous numbers (Box): choose another environment, or wrap this one.")
     low, high = (tuple(bound.reshape(-1).astype(float).tolist()) for bound in (acted.low, acted.high))
     return World(env_id, size, len(low), low=low, high=high, **sizes)
@@ -162,8 +162,8 @@ def _flat(space: spaces.Space[Any], env_id: str) -> spaces.Box:
     except (NotImplementedError, ValueError, TypeError):
         flat = None
     if not isinstance(flat, spaces.Box):
-        raise LabError(f"{env_id} observes a {type(space).__name__} of no fixed length, and the networks here take one "
-                       "row of numbers: take an environment whose observations flatten to a Box.")
+        raise LabError(f"{env_id} observes a {type(space).__name__} of no fixed length, but the networks here take one "
+                       "row of numbers: choose an environment whose observations flatten to a Box.")
     return flat
 
 

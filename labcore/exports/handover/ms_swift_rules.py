@@ -141,10 +141,10 @@ _BASELINE = choices_of(choices.ADVANTAGE, TOOL, "ms-swift has the group's mean a
 _GROUPS = given(lambda plan, value: {"num_generations": generations(plan)},
                 lambda plan, value: "" if value > 1 else "ms-swift compares completions of one prompt, so "
                 f"{generations(plan)} of fewer prompts make the same batch")
-_MASKED = "masked rows stay in ms-swift's number of sequences: smaller by the share kept"
+_MASKED = "ms-swift also counts masked rows in its mean, so the gradient is smaller by the share that is kept"
 ONLINE: Rules = {
     **_COMMON, **REWARD_RULES, "teacher": _teacher,
-    "teacher_discount": switch(missing("each token has the log-ratio of its own only"), 0.0),
+    "teacher_discount": switch(missing("the advantage of each token is its own log-ratio only"), 0.0),
     **pool_rules("ms-swift draws prompts uniformly: sort or filter the data set by pass rate yourself"),
     **stale_rules(TOOL, missing("ms-swift samples right before the updates of a batch, or one batch earlier with "
                                 "--async_generate"), "vllm_engine_kwargs"),
@@ -161,7 +161,7 @@ ONLINE: Rules = {
     "max_new_tokens": to("max_completion_length"),
     "entropy_coef": switch(missing("ms-swift has no entropy bonus"), 0.0),
     "entropy_target": switch(missing("ms-swift has no entropy bonus"), 0.0), "entropy_step": built_in(),
-    "sft_weight": switch(given(_demonstrations, "of prompts drawn anew, not of those of the batch"), 0.0),
+    "sft_weight": switch(given(_demonstrations, "of newly drawn prompts, not of the batch's prompts"), 0.0),
     "sft_focus": _with_demonstrations(given(lambda plan, value: {"chord_enable_phi_function": value})),
     "sft_decay_steps": _with_demonstrations(switch(given(lambda plan, value: {
         "chord_mu_decay_steps": value * plan.passes * plan.parts, "chord_mu_valley": 0.0}), 0)),
@@ -203,7 +203,8 @@ _DPO: Rules = {
     "reference_every": switch(missing("ms-swift's DPO keeps its reference"), 0), "reference_mixup": built_in(),
     "divergence": choices_of(choices.DIVERGENCE, TOOL, "ms-swift uses the reverse KL"),
     "divergence_alpha": only_with("divergence", "alpha", missing("ms-swift uses the reverse KL")),
-    "ld_alpha": acting(switch(to("ld_alpha", note="of the policy's log-probs, not of the reference's"), 1), "ld_alpha"),
+    "ld_alpha": acting(switch(to("ld_alpha", note="applied to the policy's log-probs, not to the "
+                                 "reference's"), 1), "ld_alpha"),
     "pair_weighting": switch(missing("ms-swift does not weight pairs"), False)}
 
 

@@ -158,7 +158,7 @@ _ONLINE: Rules = {
     **pool_rules("OpenRLHF draws prompts uniformly: sort or filter the data set by pass rate yourself"),
     **stale_rules("OpenRLHF", given(
         lambda plan, value: {"--train.async_enable": ON, "--train.async_queue_size": value},
-        "its queue holds at most so many batches, so they may also be younger"), "vLLM's dtype"),
+        "its queue holds at most this many batches, so samples may also be younger"), "vLLM's dtype"),
     **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),
     "sft_weight": switch(missing("OpenRLHF mixes no demonstrations into RL: ms-swift does (CHORD)"), 0.0),
     "sft_focus": built_in(), "sft_decay_steps": built_in(),

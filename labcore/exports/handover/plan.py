@@ -315,7 +315,8 @@ TASK_RULES: Rules = {
     "order": missing("the code below draws rows at random, none twice while there are enough"),
     **dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low", "length_high",
                      "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE),
-    "easiest": switch(missing("the code below makes prompts of the highest level only: draw the level there"), 0),
+    "easiest": switch(missing("the code below makes prompts of the highest level only: draw a level for each prompt "
+                              "there"), 0),
     "fields": IN_THE_CODE}
 _TURNS = "the prompts below are plain text: where the model has a chat template, write each as a list of turns"
 
@@ -372,8 +373,8 @@ def _teacher(plan: Plan, value: Any) -> Line:
 
 TEACHER_RULES: Rules = {
     "teacher": _teacher,
-    "on_policy_share": switch(missing("it learns from the answers in the rows below only"), 0.0),
-    "answers": switch(missing("the rows below have the task's answers: put answers of your teacher in their place"),
+    "on_policy_share": switch(missing("this trainer learns only from the answers in the rows below"), 0.0),
+    "answers": switch(missing("the rows below have the task's answers: replace them with answers of your teacher"),
                       "given")}
 BASE_RULES: Rules = {"sft_target": BASE, "sft_steps": BASE, **PROMPT_RULES, **UPKEEP_RULES, **TEACHER_RULES}
 

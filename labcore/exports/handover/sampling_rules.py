@@ -12,9 +12,9 @@ def stale_rules(tool: str, staleness: Rule, precision: str) -> Rules:
     """What becomes of the knobs of stale data in `tool`. `precision` is its setting for the sampler's weights."""
     return {
         "staleness": switch(staleness, 0),
-        "staleness_order": acting(switch(missing(f"in {tool} ages vary with the time that completions take"), IN_ORDER),
+        "staleness_order": acting(switch(missing(f"in {tool} ages depend on how long completions take"), IN_ORDER),
                                   "staleness_order"),
-        "replay_share": switch(missing(f"no equivalent in {tool}: no group is learnt from twice"), 0.0),
+        "replay_share": switch(missing(f"no equivalent in {tool}, which uses each group in one step only"), 0.0),
         "replay_steps": built_in(),
         "sampler_dtype": switch(missing(f"the script does not round the sampler's weights: see {precision}"),
                                 SAME_DTYPE)}

@@ -119,8 +119,8 @@ _NO_CRITIC = missing("TRL has no trainer with a critic (PPOTrainer is gone since
                      "group's mean instead")
 _SELECTED = {
     "selection": choices_of(choices.SELECTION, "GRPOTrainer", "TRL trains on all completions"),
-    "overlong_filter": switch(to("mask_truncated_completions", note="masked rows stay in TRL's number of sequences: "
-                                 "smaller by the share kept"), False)}
+    "overlong_filter": switch(to("mask_truncated_completions", note="TRL also counts masked rows in its mean, so "
+                                 "the gradient is smaller by the share that is kept"), False)}
 _GROUPS = given(lambda plan, value: {"num_generations": generations(plan)},
                 lambda plan, value: "" if value > 1 else "TRL compares completions of one prompt, so "
                 f"{generations(plan)} of fewer prompts make the same batch")

@@ -103,7 +103,7 @@ def settings_of(spec: Mapping[str, Any], seed: int) -> list[Setting]:
             made = make(kind=KIND, algorithm_key=row.key, task_key=task.key, knobs=knobs, seed=seed, device="cpu",
                         model=str(spec.get("model") or table.model))
             if made.knobs.get("replay_share"):
-                raise LabError("Replay has no effect on a frozen policy, which all completions are from: set "
+                raise LabError("Replay has no effect here, because one frozen policy samples all completions: set "
                                "`replay_share` to 0.")
             found.append(Setting(made, made.knobs[knob] if knob else None))
     if strange := sorted(set(given) - known):

@@ -29,7 +29,7 @@ def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
     if knobs.get("normalisation", "none") != "none":
         found.append("Direction: advantages are whitened over the batch that they come from.")
     if float(knobs.get("sft_weight", 0)):
-        found.append("Direction: demonstrations are imitated, whatever they earn.")
+        found.append("Direction: demonstrations are imitated, whatever reward they get.")
     found += [_aggregated(knobs, ratio), *_of_kl(knobs, ratio), *_of_ratio(knobs), *_of_sampling(knobs)]
     return [reason for reason in found if reason]
 
@@ -50,8 +50,8 @@ def _of_critic(knobs: Knobs, exact: bool) -> list[str]:
 def _of_teacher(knobs: Knobs) -> list[str]:
     found = ["Scale: the teacher is π*, so the gradient is that of −KL(π‖π*), which is 1/β times as long."]
     if float(knobs["teacher_discount"]) < 1:
-        found.append("Direction: with a discount below 1 a token does not answer for the log-ratios of all tokens "
-                     "after it: at 0 the gradient is that of each token's KL with its prefix held fixed.")
+        found.append("Direction: with a discount below 1 a token's advantage does not include the log-ratios of all "
+                     "later tokens in full. At 0 the gradient is that of each token's KL with its prefix held fixed.")
     if knobs["whiten_advantages"]:
         found.append("Direction: advantages are whitened over the batch that they come from.")
     return found
@@ -90,17 +90,16 @@ def _of_ratio(knobs: Knobs) -> list[str]:
 
 
 def _of_age(knobs: Knobs) -> str:
-    """The bias that other weights in the sampler cause: only the ratio of whole completions, in full, makes up for
-    it."""
+    """The bias if the sampler has other weights than the policy; only the full ratio of completions removes it."""
     ratio, surrogate = choices.ratio_of(knobs), choices.SURROGATE[str(knobs["surrogate"])]
     recomputed = knobs["importance_cap"] or knobs["recompute_logprobs"]
     if surrogate.needs_ratio and ratio.product and not recomputed:
         return ""
     if knobs["importance_cap"]:
-        return "Direction: importance weights are bounded, and those of tokens ignore the tokens before."
+        return "Direction: importance weights are bounded, and weights of tokens ignore the tokens before them."
     if not surrogate.needs_ratio or recomputed:
         return "Direction: another policy sampled, and nothing corrects for it."
-    return "Direction: another policy sampled, and this ratio corrects each token without the tokens before."
+    return "Direction: another policy sampled, and this ratio corrects each token but not the tokens before it."
 
 
 def _of_sampling(knobs: Knobs) -> list[str]:

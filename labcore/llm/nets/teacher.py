@@ -41,7 +41,7 @@ def check_vocabulary(name: str, theirs: PreTrainedTokenizerBase, ours: PreTraine
     first, second = ({token: place for token, place in each.get_vocab().items() if token != each.pad_token}
                      for each in (theirs, ours))
     if other := sorted(token for token in first.keys() | second.keys() if first.get(token) != second.get(token)):
-        raise LabError(f"The teacher {name} has another vocabulary than the policy: {len(other):,} of "
+        raise LabError(f"The teacher {name} has a different vocabulary from the policy: {len(other):,} of "
                        f"{len(first.keys() | second.keys()):,} tokens differ, such as "
                        f"{listed([repr(token) for token in other[:NAMED]])}. Choose a teacher of the policy's model "
                        "family, or a run on the same model and task.")

@@ -199,9 +199,9 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
              kv_cache(sizes, done, tokens, mode.width, once=copied and sizes.fused) if sizes.shares else 0,
              f"{done.sampled:,} rows of {tokens:,} tokens" + ", prompts once" * (copied and sizes.fused)),
         Part("Next token", SAMPLES, next_logits(sizes, done.sampled), f"{done.sampled:,} rows × vocabulary"),
-        Part("Weights beside rounded ones", SAMPLES, WEIGHT * sizes.parameters("policy") * (
+        Part("Copy of the full weights", SAMPLES, WEIGHT * sizes.parameters("policy") * (
             str(knobs.get("sampler_dtype", SAME_DTYPE)) != SAME_DTYPE), "4 bytes a parameter of the policy"),
-        Part("Waiting completions", ALWAYS, waiting(spec, done), "13 bytes a token: no weights of old policies"),
+        Part("Waiting completions", ALWAYS, waiting(spec, done), "13 bytes a token"),
         Part("Gradients", LEARNS, held.gradients(sizes.learnt), "4 bytes for each parameter that learns"),
         Part("Activations", LEARNS, passes.activations(network, done, mode), micro + recomputed),
         Part("Attention weights", LEARNS, passes.attention(network, done, mode),

@@ -268,7 +268,7 @@ def test_a_dict_is_flattened_and_an_environment_without_an_end_has_a_limit(fault
     ("raises", "failed in step 3 of an episode .ValueError: a wall.: correct the environment"),
     ("nan", "gave the observation .* and its space has 9 finite numbers"),
     ("shape", "failed in an observation .KeyError"), ("reset", "failed in reset .RuntimeError: no world today"),
-    ("space", "has MultiBinary actions, and the methods here take"),
+    ("space", "has MultiBinary actions, but the methods here need"),
     ("sequence", "observes a Sequence of no fixed length")])
 def test_a_faulty_environment_is_said(faulty, fault, words):
     with pytest.raises(LabError, match=words) as raised:

@@ -168,7 +168,7 @@ def test_a_run_with_a_teacher_is_handed_over_with_it(algorithm, wanted):
     found = ms_swift.settings(each)
     assert found | wanted | {"teacher_model": "some/model", "teacher_model_type": "any_model"} == found
     assert "reward_funcs" not in found and "orms" not in ms_swift.script(each)
-    assert algorithm == "gkd" or "of its own only" in lines(each)["teacher_discount"].note
+    assert algorithm == "gkd" or "own log-ratio only" in lines(each)["teacher_discount"].note
     own = mixed(algorithm, teacher="gkd-sort-ab12")
     assert ms_swift.settings(own)["teacher_model"] == "teacher" and "export that run" in lines(own)["teacher"].note
 
