@@ -75,9 +75,9 @@ def _fill(session: LlmSession, again: int) -> list[Sampled]:
         session.queue = _newest(session.queue, wanted - fresh)
         session.notes.append(f"{excess:,} sampled groups that waited were dropped, because the queue is shorter now.")
     found: list[Sampled] = []
-    while _count(session.queue) < wanted:
+    while (missing := wanted - _count(session.queue)) > 0:
         number = max(session.step, session.lots)
-        rounds, batch = sampled_batch(session, number=number, count=fresh)
+        rounds, batch = sampled_batch(session, number=number, count=min(fresh, missing))
         session.lots, session.queue = number + 1, [*session.queue, Lot(batch, session.updates)]
         found += rounds
     return found

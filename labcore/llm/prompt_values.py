@@ -5,7 +5,6 @@ They are kept by the text of the prompt, the newest `MOST` of them, and a checkp
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 import torch
@@ -20,6 +19,7 @@ from labcore.maths.call import call, member
 from labcore.maths.schedules import tracked
 from labcore.runs.spec.activity import part_of
 from labcore.tasks.task import Problem
+from labcore.tasks.task import prompt_key as key
 
 MOST = 20_000  # prompts that are remembered
 PRIOR = 8.0  # completions that the first guess of a tracked prompt counts as
@@ -73,11 +73,6 @@ def remember(session: LlmSession, found: dict[str, list[float]]) -> None:
     """Keep these numbers as the newest; the oldest ones beyond `MOST` are forgotten."""
     kept = {name: numbers for name, numbers in session.of_prompts.items() if name not in found} | found
     session.of_prompts = dict(list(kept.items())[-MOST:])
-
-
-def key(problem: Problem) -> str:
-    """The text by which a prompt is known again: with its conversation, where it has one."""
-    return json.dumps([[*turn] for turn in problem.turns]) if problem.turns else problem.prompt
 
 
 SOURCES: dict[str, Callable[[LlmSession, Sequence[Problem]], Tensor]] = {

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import pad
 
 from labcore.errors import LabError
-from labcore.llm import episodes
+from labcore.llm import episodes, generation
 from labcore.llm.batch import Completions, padded_completions, padded_prompts
 from labcore.llm.experience import collect
 from labcore.llm.generation import Sampling, generate
@@ -78,6 +78,23 @@ def test_limits_of_tokens_cut_an_episode_and_limits_of_turns_end_it():
     assert done.completions.truncated.any() and done.completions.ids.shape[1] <= 11
     for row, episode in enumerate(done.texts):
         assert bool(done.completions.truncated[row]) == (len(episode.moves) < 4)
+
+
+def test_no_token_is_drawn_beyond_the_limit_of_an_episode(monkeypatch):
+    """Also where episodes of one batch have different room left: a model of absolute positions would have none there.
+    """
+    never = type("Never", (), {"reset": lambda self, row: "?",
+                               "step": lambda self, text: Step("go"[:1 + ord(text[0]) % 2], 0.0, False)})
+    started, asked = playing(task=Plays(never, max_turns=4, turn_tokens=6), max_new_tokens=16), []
+    drawn = generation._drawn
+
+    def seen(session, model, prompts, size, how, tape):
+        asked.append((max(prompts.lengths), how["max_new_tokens"]))
+        return drawn(session, model, prompts, size, how, tape)
+    monkeypatch.setattr(generation, "_drawn", seen)
+    collect(started)
+    width = asked[0][0]
+    assert len({most for _, most in asked}) > 1 and all(length + most <= width + 16 for length, most in asked)
 
 
 def test_an_environment_that_never_ends_is_said_once():

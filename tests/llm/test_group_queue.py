@@ -55,6 +55,16 @@ def test_ages_vary_in_a_mixed_queue_around_the_same_mean():
     assert found.double().mean() == pytest.approx(2, abs=0.4) and found.max() > 4 and found.min() == 0
 
 
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_what_was_sampled_is_never_dropped_while_no_knob_changes(staleness):
+    """A share of 0.3 of 4 groups leaves 3 new ones a step, and the first step needs 4: the fourth is of a lot of one.
+    """
+    started = session("grpo", staleness=staleness, replay_share=0.3, replay_steps=2, **SIZE)
+    found = steps(started, 4)
+    sampled = [sum(len(round.problems) for round in batch.sampled) for batch in found]
+    assert sampled == [4 + 3 * staleness, 3, 3, 3] and not started.notes
+
+
 def test_a_share_of_the_batch_comes_from_groups_of_before():
     """Half of 4 groups: 2 new ones a step, and 2 of the newest 2 × 4 that were learnt from."""
     started = session("grpo", replay_share=0.5, replay_steps=2, **SIZE)

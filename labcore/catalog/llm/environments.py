@@ -29,6 +29,8 @@ def limits(turns: int, tokens: int, observation: int = 256) -> tuple[Knob, ...]:
             OBSERVATION_LENGTH.with_default(observation), OBSERVATION_ROLE)
 
 
+_OF_ALGORITHM = {"grpo_process": {"reward_source": "verifier"}}  # whose steps are turns then
+
 ROWS = (
     Task("guess", "Guess a number", "Find a hidden number in several turns: after each guess the environment says "
          "higher or lower.", "labcore.tasks.guess:Guess", _LOOPS, (
@@ -36,7 +38,7 @@ ROWS = (
                   "Lower: an easier one. Halving finds one of 7 in 3 turns, one of 15 in 4.", low=2, high=999,
                   safe=(3, 31), group="task"),
              *limits(3, 3)),
-         defaults={"max_new_tokens": 40, "sft_steps": 200, "sft_target": 0.4},
+         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 40, "sft_steps": 200, "sft_target": 0.4},
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},
          example="1-7? → 4 [higher] 6 [correct]", right="Solved",
          goal={"": "must find the hidden number, for example by {answer}, and earns 1 if it does"}),
@@ -46,7 +48,7 @@ ROWS = (
              Knob("tool_digits", "Digits", 1, "Digits of each number. More: harder without the tool, longer turns.",
                   low=1, high=4, safe=(1, 3), group="task"),
              *limits(3, 28)),
-         defaults={"max_new_tokens": 80, "sft_steps": 800, "sft_target": 0.4},
+         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 80, "sft_steps": 800, "sft_target": 0.4},
          sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 25},
          online={"learning_rate": 2e-3, "beta": 0.005},
          example="3*7+5= → <tool>3*7+5</tool> [26] 26 [right]", right="Solved",
@@ -56,7 +58,7 @@ ROWS = (
              Knob("maze_size", "Size", 3, "Cells of a side. More: longer ways. Fewer: an easier maze.", low=2, high=8,
                   safe=(2, 5), group="task"),
              *limits(6, 2)),
-         defaults={"max_new_tokens": 200, "sft_steps": 400, "sft_target": 0.5},
+         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 200, "sft_steps": 400, "sft_target": 0.5},
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},
          example="open: n e; exit: ne → n [open: e s; exit: e] e [exit]", right="Solved",
          goal={"": "must walk to the exit, for example by {answer}, and earns 1 if it gets there"}),
@@ -66,7 +68,7 @@ ROWS = (
                   "few questions pay. Lower: asking is cheap.", low=0.0, high=1.0, safe=(0.0, 0.2), unit="reward",
                   group="task"),
              *limits(5, 9)),
-         defaults={"max_new_tokens": 80, "sft_steps": 400, "sft_target": 0.4},
+         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 80, "sft_steps": 400, "sft_target": 0.4},
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},
          example="which animal? → fly? [yes] fur? [yes] wet? [no] bat! [right]", right="Solved",
          goal={"": "must find the animal, for example by {answer}, and earns 1 if the guess is right"}),
@@ -78,7 +80,7 @@ ROWS = (
                   "number from 1 to 5.", forkable=True,
                   pick="labcore.tasks.own_environment:offered", group="task"),
              *limits(8, 64, 2000)),
-         defaults={"max_new_tokens": 512, "sft_steps": 0, "prompts_per_step": 8, "eval_prompts": 32},
+         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 512, "sft_steps": 0, "prompts_per_step": 8, "eval_prompts": 32},
          example="your first observation → a turn [your observation]", right="Solved",
          goal={"": "must act in your environment, and earns what it gives"}),
 )
