@@ -50,7 +50,7 @@ def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
     sampled = lots[0].sampled if len(lots) == 1 else joined([lot.sampled for lot in lots])
     age = torch.tensor([session.updates - lot.updates for lot in lots for _ in lot.sampled.texts],
                        device=session.device)
-    return Batch(sampled, rollout_of(session, sampled, age), rounds, selective(session))
+    return Batch(sampled, rollout_of(session, sampled, age), rounds, selective(session), delayed=True)
 
 
 def _again(session: LlmSession) -> int:

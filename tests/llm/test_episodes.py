@@ -21,6 +21,7 @@ from labcore.llm.rollout import credit, rewards_of_tokens
 from labcore.maths import turns
 from labcore.maths.advantages import leave_one_out, turn_return
 from labcore.maths.logprobs import selective_log_softmax
+from labcore.runs.spec.run_spec import make
 from labcore.tasks.environment import Episode, Step
 from labcore.tasks.task import Problem
 from tests.environments import Plays
@@ -244,3 +245,14 @@ def test_greedy_and_sampled_episodes_of_the_same_numbers_are_the_same():
     one, other = (generate(started, started.policy, started.task.problems(3, started.rng), 2,
                            Sampling.of(started.knobs)) for started in (playing(), playing()))
     assert one.texts == other.texts and isinstance(one.texts[0], Episode)
+
+
+@pytest.mark.parametrize("source", ["steps_and_outcome", "correct_and_format", "step_verifier", "order_only"])
+def test_a_source_that_reads_one_answer_is_refused(source):
+    with pytest.raises(LabError, match="reads a completion as one answer, and Guess a number has several turns"):
+        make(algorithm_key="grpo", task_key="guess", knobs={"reward_source": source})
+
+
+def test_rows_whose_own_source_reads_one_answer_have_the_environments_rewards():
+    assert {make(algorithm_key=row, task_key="guess").knobs["reward_source"] for row in ("grpo_process", "gdpo")} == {
+        "verifier"}

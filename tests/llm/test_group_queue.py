@@ -126,3 +126,11 @@ def test_a_run_without_a_queue_stores_none_and_a_fork_keeps_it_only_as_a_twin(tm
     from dataclasses import replace
     twin = replace(other, parent=("grpo-sort-0000", 1), twin=True)
     assert len(replace(started).fork(twin).queue) == 2 and not replace(started).fork(replace(twin, twin=False)).queue
+
+
+def test_the_share_of_kept_completions_is_of_the_batch_also_with_replay():
+    """Half of the batch comes again, so only half of it is sampled: the share is never above 1."""
+    started = session("grpo", replay_share=0.5, overlong_filter=True, **SIZE | {"max_new_tokens": 30})
+    batches = steps(started, 4)
+    share = [float(batch.rollout.counted.any(1).double().mean()) for batch in batches]
+    assert [batch.metrics["selection/kept_frac"] for batch in batches] == share and any(share[1:])

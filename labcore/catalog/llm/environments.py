@@ -29,7 +29,8 @@ def limits(turns: int, tokens: int, observation: int = 256) -> tuple[Knob, ...]:
             OBSERVATION_LENGTH.with_default(observation), OBSERVATION_ROLE)
 
 
-_OF_ALGORITHM = {"grpo_process": {"reward_source": "verifier"}}  # whose steps are turns then
+# Their own sources read one answer. The steps of an episode are its turns.
+_OF_ALGORITHM = {row: {"reward_source": "verifier"} for row in ("grpo_process", "gdpo")}
 
 ROWS = (
     Task("guess", "Guess a number", "Find a hidden number in several turns: after each guess the environment says "
@@ -80,7 +81,8 @@ ROWS = (
                   "number from 1 to 5.", forkable=True,
                   pick="labcore.tasks.own_environment:offered", group="task"),
              *limits(8, 64, 2000)),
-         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 512, "sft_steps": 0, "prompts_per_step": 8, "eval_prompts": 32},
+         of_algorithm=_OF_ALGORITHM,
+         defaults={"max_new_tokens": 512, "sft_steps": 0, "prompts_per_step": 8, "eval_prompts": 32},
          example="your first observation → a turn [your observation]", right="Solved",
          goal={"": "must act in your environment, and earns what it gives"}),
 )
