@@ -134,3 +134,11 @@ def test_the_share_of_kept_completions_is_of_the_batch_also_with_replay():
     batches = steps(started, 4)
     share = [float(batch.rollout.counted.any(1).double().mean()) for batch in batches]
     assert [batch.metrics["selection/kept_frac"] for batch in batches] == share and any(share[1:])
+
+
+def test_a_queue_that_is_switched_off_says_what_it_drops():
+    started = session("grpo", staleness=2, **SIZE)
+    steps(started, 1)
+    started.knobs["staleness"] = 0
+    collect(started)
+    assert started.notes == ["8 sampled groups that waited were dropped, because the queue is shorter now."]
