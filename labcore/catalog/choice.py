@@ -126,7 +126,8 @@ class Reward(Choice):
     a trained reward model, `ensemble` for several. `asks_user`: it calls a function of the user's, which may be slow,
     cost money or count its calls, so no picture asks it. `proxy`: the task's own score is logged beside it as gold.
     `binary`: rewards are 0 or 1. `parts`: it has several named rewards. `process`: it scores the steps of answers; with
-    `scorer` by a trained model of steps. `known`: the mean reward of every completion is known."""
+    `scorer` by a trained model of steps. `known`: the mean reward of every completion is known. `one_turn`: it reads a
+    completion as one answer, so it cannot reward the episodes of a task with several turns."""
 
     words: str = ""
     scorer: bool = False
@@ -137,6 +138,7 @@ class Reward(Choice):
     parts: bool = False
     process: bool = False
     known: bool = False
+    one_turn: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ sampler with everything before it as the prompt, so every sampler of the lab pla
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -65,13 +65,14 @@ def played(task: EnvironmentTask, rendering: Rendering, problems: Sequence[Probl
              for _ in range(group_size)]
     going, asked, size = lines, prompts, group_size
     for turn in range(task.max_turns):
-        room = limit - min(len(line.ids) for line in going)
-        drawn = draw(asked, size, min(task.turn_tokens, room))
-        going = _answered(rendering, going, drawn, limit, turn + 1 == task.max_turns)
-        if not going:
-            break
-        asked, size = padded_prompts([line.prompt + line.ids for line in going], rendering.padding,
-                                     prompts.ids.device), 1
+        found = list[Line]()
+        # Those with less room are drawn by themselves: no token is ever drawn beyond the model's context.
+        for most, some in _by_room(going, limit, task.turn_tokens):
+            if turn:
+                asked, size = padded_prompts([line.prompt + line.ids for line in some], rendering.padding,
+                                             prompts.ids.device), 1
+            found += _answered(rendering, some, draw(asked, size, most), limit, turn + 1 == task.max_turns)
+        going = found
     return _completions(lines, rendering.padding, prompts.ids.device), [line.play.episode for line in lines]
 
 
@@ -90,10 +91,16 @@ def warnings(task: EnvironmentTask, completions: Completions, texts: Sequence[st
                "ended there: return shorter texts, lower `observation_length`, or raise `max_new_tokens`.")
 
 
+def _by_room(going: Sequence[Line], limit: int, turn_tokens: int) -> Iterator[tuple[int, list[Line]]]:
+    """The episodes by how many tokens their next turn may have, most first; all alike unless some near the `limit`."""
+    rooms = [min(turn_tokens, limit - len(line.ids)) for line in going]
+    for most in sorted({*rooms}, reverse=True):
+        yield most, [line for line, room in zip(going, rooms, strict=True) if room == most]
+
+
 def _answered(rendering: Rendering, going: Sequence[Line], drawn: Completions, limit: int, last: bool) -> list[Line]:
     """The episodes that go on after a turn of each; after the `last` none does."""
-    drawn, found = _within(drawn, [limit - len(line.ids) for line in going]), list[Line]()
-    texts = decode(rendering.tokenizer, drawn, rendering.ends)
+    found, texts = list[Line](), decode(rendering.tokenizer, drawn, rendering.ends)
     turns = zip(going, texts, drawn.ids.tolist(), drawn.lengths.tolist(), drawn.sampled_logprobs.tolist(),
                 drawn.truncated.tolist(), strict=True)
     for line, text, ids, length, logprobs, truncated in turns:
@@ -106,13 +113,6 @@ def _answered(rendering: Rendering, going: Sequence[Line], drawn: Completions, l
         elif line.see(rendering.observation(move.observation, not truncated), limit):
             found.append(line)
     return found
-
-
-def _within(turns: Completions, rooms: Sequence[int]) -> Completions:
-    """The turns, each of no more tokens than its episode has room for."""
-    room = torch.tensor(rooms, device=turns.ids.device)
-    inside = torch.arange(turns.ids.shape[1], device=turns.ids.device) < room[:, None]
-    return replace(turns, mask=turns.mask & inside, truncated=turns.truncated | (turns.lengths > room))
 
 
 def _completions(lines: Sequence[Line], fill: int, device: torch.device) -> Completions:

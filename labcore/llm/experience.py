@@ -34,7 +34,7 @@ from labcore.llm.generation import (
 from labcore.llm.nets.tape import Tape
 from labcore.llm.networks import TEACHER
 from labcore.llm.prompt_values import prompt_values
-from labcore.llm.rewards import Rewards, reward, say_unscored, silent
+from labcore.llm.rewards import Rewards, earned, reward, say_unscored, shaped, silent
 from labcore.llm.rollout import Rollout, total_rewards
 from labcore.llm.sampler_weights import sampling_weights
 from labcore.llm.session import LlmSession
@@ -76,25 +76,27 @@ class Batch:
     """The batch that the updates of a step learn from, and all completions sampled for it.
 
     `rollout` and `batch` are the same completions, row by row; `sampled` are all rounds of sampling, of which the batch
-    is a part where groups were sampled again. `selective`: the run chose to leave something out.
+    is a part where groups were sampled again. `selective`: the run chose to leave something out. `delayed`: the batch
+    is of other steps' samples.
     """
 
     batch: Sampled
     rollout: Rollout
     sampled: Sequence[Sampled]
     selective: bool = False
+    delayed: bool = False
 
     @property
     def metrics(self) -> dict[str, float]:
         """The metrics of all sampled completions; the KL is that of the batch alone."""
         whole = self.sampled[0] if len(self.sampled) == 1 else joined(self.sampled)
-        rollout, shaped = self.rollout, whole.shaped.view(-1, whole.group_size)
+        rollout, after = self.rollout, whole.shaped.view(-1, whole.group_size)
         metrics = score_metrics(whole.rewards, whole.completions) | kl_metrics(
             rollout.old_logprobs, rollout.ref_logprobs, rollout.completion_mask) | episode_metrics(whole.texts)
         if rollout.teacher_logprobs is not None:
             metrics |= sampled_measures(rollout.old_logprobs, rollout.teacher_logprobs, rollout.completion_mask)
         if whole.group_size > 1:
-            metrics |= group_shares(shaped, whole.rewards.exact)
+            metrics |= group_shares(after, whole.rewards.exact)
         metrics |= _by_level(whole)
         metrics |= {f"reward/{name}": float(part.nanmean()) for name, part in whole.rewards.parts.items()
                     if not part.isnan().all()}
@@ -103,10 +105,11 @@ class Batch:
                 "reward": whole.rewards.total, **whole.rewards.parts}.items() if name != "gold"}
             metrics["frac_reward_unscored"] = len(silent(whole.rewards, whole.group_size)) / len(whole.problems)
         if not torch.equal(whole.shaped.nan_to_num(), whole.rewards.total.to(whole.shaped).nan_to_num()):
-            metrics["reward/shaped"] = float(shaped.nanmean())
+            metrics["reward/shaped"] = float(after.nanmean())
         if self.selective:
             kept = len(rollout.ids) if rollout.kept is None else float(rollout.kept.sum())
-            metrics |= {"selection/kept_frac": kept / len(whole.texts),
+            of = rollout.ids if self.delayed else whole.texts
+            metrics |= {"selection/kept_frac": kept / len(of),
                         "selection/rounds": float(len(self.sampled))}
         if rollout.age is not None:
             metrics |= {"sample_age/mean": float(rollout.age.double().mean()),
@@ -117,10 +120,10 @@ class Batch:
 def _by_level(sampled: Sampled) -> dict[str, float]:
     """The mean reward of the completions of each level, where prompts have levels."""
     rewards, found = sampled.rewards.total.view(len(sampled.problems), -1), dict[int, list[Tensor]]()
-    for problem, earned in zip(sampled.problems, rewards, strict=True):
+    for problem, group in zip(sampled.problems, rewards, strict=True):
         if problem.level is not None:
-            found.setdefault(problem.level, []).append(earned)
-    means = {level: torch.cat(earned).nanmean() for level, earned in found.items()}
+            found.setdefault(problem.level, []).append(group)
+    means = {level: torch.cat(groups).nanmean() for level, groups in found.items()}
     return {f"reward_at_level/{level}": float(mean) for level, mean in sorted(means.items()) if not mean.isnan()}
 
 
@@ -211,11 +214,11 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     The batch may have been sampled for another algorithm.
     """
     sampled = batch.batch
-    shaped = _shaped(session, sampled.rewards, sampled.completions)
     greedy = _greedy_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
     answers, answer_mask = demonstrations(session, sampled.problems)
     taught = _taught(session, sampled.prompts, sampled.completions)
-    return _selected(session, sampled, replace(batch.rollout, shaped=shaped, greedy_rewards=greedy,
+    after = shaped(session, sampled.rewards, sampled.completions)
+    return _selected(session, sampled, replace(batch.rollout, shaped=after, greedy_rewards=greedy,
                                                demonstrations=answers, demonstration_mask=answer_mask,
                                                teacher_logprobs=taught[0], teacher_likeliest=taught[1],
                                                square_sums=_square_sums(session, sampled),
@@ -273,27 +276,20 @@ def judged(session: LlmSession, problems: list[Problem], generated: Generated) -
     completions, rewards = generated.completions, reward(session, problems, generated)
     if rewards.may_lack:
         say_unscored(session, rewards, len(completions) // len(problems))
-    group_size, shaped = len(completions) // len(problems), _shaped(session, rewards, completions)
-    return Sampled(problems, generated.prompts, completions, generated.texts, rewards, shaped,
-                   _kept(session, rewards, completions, shaped, group_size),
+    group_size, after = len(completions) // len(problems), shaped(session, rewards, completions)
+    return Sampled(problems, generated.prompts, completions, generated.texts, rewards, after,
+                   _kept(session, rewards, completions, after, group_size),
                    _greedy_rewards(session, problems, Sampling.of(session.knobs), group_size))
 
 
-def _kept(session: LlmSession, rewards: Rewards, completions: Completions, earned: Tensor, group_size: int) -> Tensor:
-    """A mask of the completions that are learnt from, where each has `earned` (B,) so much. (B,)"""
+def _kept(session: LlmSession, rewards: Rewards, completions: Completions, totals: Tensor, group_size: int) -> Tensor:
+    """A mask of the completions that are learnt from, where each has earned `totals` (B,). (B,)"""
     knobs, truncated = session.knobs, completions.truncated
     kept: Tensor = call(member(choices.SELECTION, knobs["selection"]), knobs, {
-        "rewards": earned.view(-1, group_size), "task_rewards": rewards.total.to(earned).view(-1, group_size),
+        "rewards": totals.view(-1, group_size), "task_rewards": rewards.total.to(totals).view(-1, group_size),
         "truncated": truncated.view(-1, group_size)})
-    counts = ~truncated & ~earned.isnan() if knobs["overlong_filter"] else ~earned.isnan()
+    counts = ~truncated & ~totals.isnan() if knobs["overlong_filter"] else ~totals.isnan()
     return kept.flatten() & counts
-
-
-def _shaped(session: LlmSession, rewards: Rewards, completions: Completions) -> Tensor:
-    """The rewards after shaping. (B,)"""
-    shaped: Tensor = call(member(choices.SHAPING, session.knobs["shaping"]), session.knobs, {
-        "rewards": rewards.total.float().to(session.device), "lengths": completions.lengths})
-    return shaped
 
 
 def _on(per_token: Tensor | None, device: torch.device) -> Tensor | None:
@@ -315,10 +311,7 @@ def _greedy_rewards(session: LlmSession, problems: list[Problem], sampling: Samp
     with sampling_weights(session):
         greedy: Generated = generate(session, session.policy, problems, 1, replace(sampling, greedy=True))
     session.tokens += int(greedy.completions.mask.sum())
-    rewards = reward(session, problems, greedy)
-    earned, per_token = _shaped(session, rewards, greedy.completions), _on(rewards.per_token, session.device)
-    earned = earned if per_token is None else earned + (per_token * greedy.completions.mask).sum(1)
-    return earned.repeat_interleave(group_size)
+    return earned(session, problems, greedy).repeat_interleave(group_size)
 
 
 def _filled(rounds: Sequence[Sampled], count: int) -> Sampled:

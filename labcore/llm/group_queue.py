@@ -36,6 +36,7 @@ class Lot:
 def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
     """The batch of the next step: P groups from the queue and from the replay buffer, and as `experience.collect`."""
     if not delayed(session.knobs):
+        _say_dropped(session, _count(session.queue))
         session.queue, session.replay = [], []
         batch = experience.collect(session, tape)
         return batch if not off_policy(session.knobs) else replace(batch, rollout=replace(
@@ -50,7 +51,7 @@ def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
     sampled = lots[0].sampled if len(lots) == 1 else joined([lot.sampled for lot in lots])
     age = torch.tensor([session.updates - lot.updates for lot in lots for _ in lot.sampled.texts],
                        device=session.device)
-    return Batch(sampled, rollout_of(session, sampled, age), rounds, selective(session))
+    return Batch(sampled, rollout_of(session, sampled, age), rounds, selective(session), delayed=True)
 
 
 def _again(session: LlmSession) -> int:
@@ -73,14 +74,19 @@ def _fill(session: LlmSession, again: int) -> list[Sampled]:
     wanted = int(session.knobs["staleness"]) * fresh + prompts - again
     if (excess := _count(session.queue) - wanted + fresh) > 0:
         session.queue = _newest(session.queue, wanted - fresh)
-        session.notes.append(f"{excess:,} sampled groups that waited were dropped, because the queue is shorter now.")
+        _say_dropped(session, excess)
     found: list[Sampled] = []
-    while _count(session.queue) < wanted:
+    while (missing := wanted - _count(session.queue)) > 0:
         number = max(session.step, session.lots)
-        rounds, batch = sampled_batch(session, number=number, count=fresh)
+        rounds, batch = sampled_batch(session, number=number, count=min(fresh, missing))
         session.lots, session.queue = number + 1, [*session.queue, Lot(batch, session.updates)]
         found += rounds
     return found
+
+
+def _say_dropped(session: LlmSession, count: int) -> None:
+    if count:
+        session.notes.append(f"{count:,} sampled groups that waited were dropped, because the queue is shorter now.")
 
 
 def _taken(session: LlmSession, count: int) -> tuple[list[Lot], list[Lot]]:

@@ -16,7 +16,7 @@ from labcore.llm.drawing import next_rows
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call
 from labcore.maths.prompts import CHOICES, newer_rate
-from labcore.tasks.task import Problem
+from labcore.tasks.task import Problem, prompt_key
 
 STREAM = 2**32 + 8  # a tag that no step has, nor a probe: see `probes.answer`
 ROUNDS = 8  # draws from a task that makes its prompts afresh, until the pool has enough different ones
@@ -97,7 +97,7 @@ def _pool(session: LlmSession) -> list[Problem]:
     if session.pool is None:
         wanted, rng = int(session.knobs["prompt_pool"]), np.random.default_rng((session.prompt_seed, STREAM))
         count = wanted if session.task.size is None else min(wanted, session.task.size)
-        found: dict[tuple[str, str, int | None], Problem] = {}
+        found: dict[tuple[str, int | None], Problem] = {}
         for _ in range(ROUNDS):
             for problem in session.task.problems(count, rng):
                 found.setdefault(_name(problem), problem)
@@ -107,5 +107,5 @@ def _pool(session: LlmSession) -> list[Problem]:
     return session.pool
 
 
-def _name(problem: Problem) -> tuple[str, str, int | None]:
-    return problem.prompt, problem.answer, problem.line
+def _name(problem: Problem) -> tuple[str, int | None]:
+    return prompt_key(problem), problem.line

@@ -5,7 +5,6 @@ They are kept by the text of the prompt, the newest `MOST` of them, and a checkp
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 import torch
@@ -13,13 +12,13 @@ from torch import Tensor
 
 from labcore.catalog import choices
 from labcore.llm.generation import Sampling, generate
-from labcore.llm.rewards import reward
+from labcore.llm.rewards import earned
 from labcore.llm.session import LlmSession
 from labcore.maths.advantages import soft_value
-from labcore.maths.call import call, member
 from labcore.maths.schedules import tracked
 from labcore.runs.spec.activity import part_of
 from labcore.tasks.task import Problem
+from labcore.tasks.task import prompt_key as key
 
 MOST = 20_000  # prompts that are remembered
 PRIOR = 8.0  # completions that the first guess of a tracked prompt counts as
@@ -34,17 +33,15 @@ def prompt_values(session: LlmSession, problems: Sequence[Problem]) -> Tensor | 
 @part_of("values of new prompts")
 def optimal_values(session: LlmSession, problems: Sequence[Problem]) -> Tensor:
     """V* of each prompt, by samples of the reference when the prompt is new. (P,) reward, NaN where none was scored."""
-    known, knobs = session.of_prompts, session.knobs
+    knobs, beta = session.knobs, float(session.knobs["value_beta"])
+    known = {name for name, (_, *of) in session.of_prompts.items() if of == [beta]}  # one of another β is asked again
     fresh = list({key(each): each for each in problems if key(each) not in known}.values())
     if fresh:
         samples = int(knobs["value_samples"])
         generated = generate(session, session.reference, fresh, samples, Sampling.of(knobs))
         session.tokens += int(generated.completions.mask.sum())
-        shaped: Tensor = call(member(choices.SHAPING, knobs["shaping"]), knobs, {
-            "rewards": reward(session, fresh, generated).total.float().to(session.device),
-            "lengths": generated.completions.lengths})
-        values = soft_value(shaped.view(len(fresh), samples), float(knobs["value_beta"])).tolist()
-        remember(session, {key(each): [value] for each, value in zip(fresh, values, strict=True)})
+        values = soft_value(earned(session, fresh, generated).view(len(fresh), samples), beta).tolist()
+        remember(session, {key(each): [value, beta] for each, value in zip(fresh, values, strict=True)})
     return torch.tensor([session.of_prompts[key(each)][0] for each in problems], device=session.device)
 
 
@@ -60,8 +57,8 @@ def learn(session: LlmSession, problems: Sequence[Problem], totals: Tensor) -> N
     if choices.ADVANTAGE[session.knobs["advantage"]].of_prompt != tracked_values.__name__:
         return
     moved: dict[str, list[float]] = {}
-    for each, earned in zip(problems, totals.view(len(problems), -1).double().tolist(), strict=True):
-        scored = [one for one in earned if one == one]
+    for each, group in zip(problems, totals.view(len(problems), -1).double().tolist(), strict=True):
+        scored = [one for one in group if one == one]
         known = moved.get(key(each)) or session.of_prompts.get(key(each))
         before = known or [PRIOR * session.past_rewards, PRIOR, float(session.updates)]
         moved[key(each)] = [*tracked(before[0], before[1], scored, session.updates - before[2],
@@ -73,11 +70,6 @@ def remember(session: LlmSession, found: dict[str, list[float]]) -> None:
     """Keep these numbers as the newest; the oldest ones beyond `MOST` are forgotten."""
     kept = {name: numbers for name, numbers in session.of_prompts.items() if name not in found} | found
     session.of_prompts = dict(list(kept.items())[-MOST:])
-
-
-def key(problem: Problem) -> str:
-    """The text by which a prompt is known again: with its conversation, where it has one."""
-    return json.dumps([[*turn] for turn in problem.turns]) if problem.turns else problem.prompt
 
 
 SOURCES: dict[str, Callable[[LlmSession, Sequence[Problem]], Tensor]] = {

@@ -17,6 +17,7 @@ from labcore.llm.nets.text_scorer import load_text_scorer
 from labcore.runs.spec.model_names import is_published, members, reward_model_of
 from labcore.tasks import reward_call
 from labcore.tasks.judge import Judge
+from labcore.tasks.steps import StepTask
 from labcore.tasks.task import TextTask
 
 
@@ -69,5 +70,10 @@ def check_rewards(knobs: Mapping[str, Any], task: TextTask) -> None:
         LabError: it is not so.
     """
     reward_call.check_columns(reward_terms.of(knobs), reward_call.columns_of(task))
+    for source in map(choices.REWARD.__getitem__, choices.sources_of(knobs)):
+        if source.process and not source.scorer and not isinstance(task, StepTask):
+            raise LabError(f"The reward source `{source.key}` asks the task's verifier about unfinished answers, and "
+                           "this one judges whole answers only: set `reward_source=verifier`, or train a process "
+                           "reward model and set `reward_source=process_reward`.")
     if reward_terms.JUDGE in choices.sources_of(knobs):
         Judge.of(knobs)

@@ -345,6 +345,21 @@ def reward(session: LlmSession, problems: list[Problem], generated: Generated) -
     return found
 
 
+def shaped(session: LlmSession, rewards: Rewards, completions: Completions) -> Tensor:
+    """The rewards after shaping. (B,)"""
+    found: Tensor = call(member(choices.SHAPING, session.knobs["shaping"]), session.knobs, {
+        "rewards": rewards.total.float().to(session.device), "lengths": completions.lengths})
+    return found
+
+
+def earned(session: LlmSession, problems: list[Problem], generated: Generated) -> Tensor:
+    """All that completions earn: their shaped rewards and those of their tokens. (B,)"""
+    rewards, done = reward(session, problems, generated), generated.completions
+    whole = shaped(session, rewards, done)
+    return whole if rewards.per_token is None else whole + (
+        rewards.per_token.float().to(session.device) * done.mask).sum(1)
+
+
 def verified(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
     """The task's own verdict on the completions of `problems`, whatever the run is rewarded with."""
     return verdict(session.task, _rows(problems, generated), generated.texts)

@@ -324,13 +324,13 @@ def optimal_token_baseline(token_rewards: Tensor, scored_tokens: Tensor, old_log
     completions that could be scored. W_t stands for the squared gradient of all tokens so far, so the baseline has the
     least variance. Completions are compared token by token, in the order of their counted tokens. Where only the
     longest of a group has a token left the baseline is 0, as in verl; a group whose completions all earn the same has
-    advantage 0.
+    advantage 0. Where an older policy sampled, π_s is its and Σ_v π_v² is not, so a term below 0 counts as 0.
 
     Source: Li et al. 2026, arXiv:2602.07078 (OTB).
     """
     rewards = torch.where(scored_tokens, token_rewards, 0)
     returns = rewards.flip(1).cumsum(1).flip(1)
-    energy = torch.where(scored_tokens, 1 - 2 * old_logprobs.exp() + square_sums, 0).cumsum(1)
+    energy = torch.where(scored_tokens, (1 - 2 * old_logprobs.exp() + square_sums).clamp(min=0), 0).cumsum(1)
     place = (scored_tokens.cumsum(1) - 1).clamp(min=0)
 
     def by_place(values: Tensor) -> Tensor:  # (P, G, T), without the gaps between counted tokens

@@ -6,6 +6,7 @@ No task imports torch, so the page can check a file before it starts a run.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -93,6 +94,15 @@ class Problem:
     whole: bool = False
     talk: bool = field(default=False, compare=False)
     level: int | None = field(default=None, compare=False)
+
+
+def prompt_key(problem: Problem) -> str:
+    """The text by which a prompt is known again: with its conversation, or with the row of its episode, since many
+    episodes begin with the same words."""
+    if problem.turns:
+        return json.dumps([[*turn] for turn in problem.turns])
+    of_episode = problem.columns and problem.line is None
+    return json.dumps([problem.prompt, problem.columns], default=str, sort_keys=True) if of_episode else problem.prompt
 
 
 @dataclass(frozen=True)

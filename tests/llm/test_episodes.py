@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import pad
 
 from labcore.errors import LabError
-from labcore.llm import episodes
+from labcore.llm import episodes, generation
 from labcore.llm.batch import Completions, padded_completions, padded_prompts
 from labcore.llm.experience import collect
 from labcore.llm.generation import Sampling, generate
@@ -21,6 +21,7 @@ from labcore.llm.rollout import credit, rewards_of_tokens
 from labcore.maths import turns
 from labcore.maths.advantages import leave_one_out, turn_return
 from labcore.maths.logprobs import selective_log_softmax
+from labcore.runs.spec.run_spec import make
 from labcore.tasks.environment import Episode, Step
 from labcore.tasks.task import Problem
 from tests.environments import Plays
@@ -79,6 +80,23 @@ def test_limits_of_tokens_cut_an_episode_and_limits_of_turns_end_it():
     assert done.completions.truncated.any() and done.completions.ids.shape[1] <= 11
     for row, episode in enumerate(done.texts):
         assert bool(done.completions.truncated[row]) == (len(episode.moves) < 4)
+
+
+def test_no_token_is_drawn_beyond_the_limit_of_an_episode(monkeypatch):
+    """Also where episodes of one batch have different room left: a model of absolute positions would have none there.
+    """
+    never = type("Never", (), {"reset": lambda self, row: "?",
+                               "step": lambda self, text: Step("go"[:1 + ord(text[0]) % 2], 0.0, False)})
+    started, asked = playing(task=Plays(never, max_turns=4, turn_tokens=6), max_new_tokens=16), []
+    drawn = generation._drawn
+
+    def seen(session, model, prompts, size, how, tape):
+        asked.append((max(prompts.lengths), how["max_new_tokens"]))
+        return drawn(session, model, prompts, size, how, tape)
+    monkeypatch.setattr(generation, "_drawn", seen)
+    collect(started)
+    width = asked[0][0]
+    assert len({most for _, most in asked}) > 1 and all(length + most <= width + 16 for length, most in asked)
 
 
 def test_an_environment_that_never_ends_is_said_once():
@@ -228,3 +246,14 @@ def test_greedy_and_sampled_episodes_of_the_same_numbers_are_the_same():
     one, other = (generate(started, started.policy, started.task.problems(3, started.rng), 2,
                            Sampling.of(started.knobs)) for started in (playing(), playing()))
     assert one.texts == other.texts and isinstance(one.texts[0], Episode)
+
+
+@pytest.mark.parametrize("source", ["steps_and_outcome", "correct_and_format", "step_verifier", "order_only"])
+def test_a_source_that_reads_one_answer_is_refused(source):
+    with pytest.raises(LabError, match="reads a completion as one answer, and Guess a number has several turns"):
+        make(algorithm_key="grpo", task_key="guess", knobs={"reward_source": source})
+
+
+def test_rows_whose_own_source_reads_one_answer_have_the_environments_rewards():
+    assert {make(algorithm_key=row, task_key="guess").knobs["reward_source"] for row in ("grpo_process", "gdpo")} == {
+        "verifier"}

@@ -11,7 +11,7 @@ from torch.nn.utils import parameters_to_vector
 
 from labcore.catalog import choices
 from labcore.catalog.llm.algorithms import ALGORITHMS
-from labcore.llm import experience
+from labcore.llm import experience, rewards
 from labcore.llm.experience import collect, joined, sample_round, seen_by
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.loops import online, sft
@@ -117,7 +117,8 @@ def test_rewards_of_tokens_reach_the_rollout_and_its_padding(monkeypatch):
     def by_token(started, problems, generated):
         mask = generated.completions.mask
         return replace(real(started, problems, generated), per_token=torch.arange(mask.shape[1]) * mask * 1.0)
-    monkeypatch.setattr(experience, "reward", by_token)
+    for module in (experience, rewards):
+        monkeypatch.setattr(module, "reward", by_token)
     started = session("rloo", beta=0.0)
     rollout = collect(started).rollout
     lengths = rollout.completion_mask.sum(1)
@@ -260,7 +261,8 @@ def test_the_best_of_a_group_is_so_with_the_rewards_of_its_tokens(monkeypatch):
 
     def by_token(started, problems, generated):
         return replace(real(started, problems, generated), per_token=generated.completions.mask * 0.5)
-    monkeypatch.setattr(experience, "reward", by_token)
+    for module in (experience, rewards):
+        monkeypatch.setattr(module, "reward", by_token)
     started.task = Partly(1.0)
     rollout = collect(started).rollout
     lengths = rollout.completion_mask.sum(1).view(8, -1)
@@ -293,7 +295,8 @@ def test_the_greedy_baseline_is_shaped_as_what_is_compared_with_it(monkeypatch):
 
     def by_token(started, problems, generated):
         return replace(real(started, problems, generated), per_token=generated.completions.mask * 0.5)
-    monkeypatch.setattr(experience, "reward", by_token)
+    for module in (experience, rewards):
+        monkeypatch.setattr(module, "reward", by_token)
     batch = collect(started)
     generated = generate(started, started.policy, batch.batch.problems, 1, Sampling(max_new_tokens=6, greedy=True))
     earned = 1 + 0.5 * generated.completions.lengths

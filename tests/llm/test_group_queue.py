@@ -55,6 +55,16 @@ def test_ages_vary_in_a_mixed_queue_around_the_same_mean():
     assert found.double().mean() == pytest.approx(2, abs=0.4) and found.max() > 4 and found.min() == 0
 
 
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_what_was_sampled_is_never_dropped_while_no_knob_changes(staleness):
+    """A share of 0.3 of 4 groups leaves 3 new ones a step, and the first step needs 4: the fourth is of a lot of one.
+    """
+    started = session("grpo", staleness=staleness, replay_share=0.3, replay_steps=2, **SIZE)
+    found = steps(started, 4)
+    sampled = [sum(len(round.problems) for round in batch.sampled) for batch in found]
+    assert sampled == [4 + 3 * staleness, 3, 3, 3] and not started.notes
+
+
 def test_a_share_of_the_batch_comes_from_groups_of_before():
     """Half of 4 groups: 2 new ones a step, and 2 of the newest 2 × 4 that were learnt from."""
     started = session("grpo", replay_share=0.5, replay_steps=2, **SIZE)
@@ -116,3 +126,19 @@ def test_a_run_without_a_queue_stores_none_and_a_fork_keeps_it_only_as_a_twin(tm
     from dataclasses import replace
     twin = replace(other, parent=("grpo-sort-0000", 1), twin=True)
     assert len(replace(started).fork(twin).queue) == 2 and not replace(started).fork(replace(twin, twin=False)).queue
+
+
+def test_the_share_of_kept_completions_is_of_the_batch_also_with_replay():
+    """Half of the batch comes again, so only half of it is sampled: the share is never above 1."""
+    started = session("grpo", replay_share=0.5, overlong_filter=True, **SIZE | {"max_new_tokens": 30})
+    batches = steps(started, 4)
+    share = [float(batch.rollout.counted.any(1).double().mean()) for batch in batches]
+    assert [batch.metrics["selection/kept_frac"] for batch in batches] == share and any(share[1:])
+
+
+def test_a_queue_that_is_switched_off_says_what_it_drops():
+    started = session("grpo", staleness=2, **SIZE)
+    steps(started, 1)
+    started.knobs["staleness"] = 0
+    collect(started)
+    assert started.notes == ["8 sampled groups that waited were dropped, because the queue is shorter now."]

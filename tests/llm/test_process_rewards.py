@@ -110,3 +110,8 @@ def test_models_of_steps_and_of_answers_are_told_apart(judge):
         session("grpo", reward_source="reward_model", reward_model="judge")
     with pytest.raises(LabError, match="whole@4 scores whole answers, not steps: set `reward_source=reward_model`"):
         session("grpo", reward_source="process_reward", reward_model="whole")
+
+
+def test_a_verifier_of_whole_answers_is_refused_before_the_first_step():
+    with pytest.raises(LabError, match="judges whole answers only: set `reward_source=verifier`"):
+        session("grpo", letters=False, task="reviews", reward_source="step_verifier")

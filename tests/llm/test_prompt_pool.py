@@ -87,3 +87,13 @@ def test_a_resumed_run_has_the_same_pool_and_its_pass_rates(tmp_path):
     again = session("grpo", letters=False, resume=folder, **given)
     assert again.pass_rates == started.pass_rates and any(rate is not None for rate in again.pass_rates)
     assert [record.metrics for record in records(again)] == whole[3:]
+
+
+def test_episodes_that_begin_with_the_same_words_are_different_prompts():
+    """Every number of `guess` begins with "1-7?": the pool has all 7, whatever the player wrote as their answers, and
+    the pass rate of each is its own."""
+    started = session("grpo", letters=False, task="guess", prompt_pool=7, **SIZE | {"max_new_tokens": 20})
+    pool = prompt_pool._pool(started)
+    assert sorted(problem.columns["secret"] for problem in pool) == [1, 2, 3, 4, 5, 6, 7]
+    prompt_pool.take_note(started, pool[:1], torch.tensor([True, True]))
+    assert started.pass_rates == [1.0] + [None] * 6

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 import torch
 
 from labcore.llm import prompt_values
 from labcore.llm.experience import collect
+from labcore.llm.generation import Sampling
+from labcore.llm.rewards import earned, reward
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
 from labcore.maths.schedules import tracked
@@ -97,3 +100,19 @@ def test_a_fork_keeps_them_where_rewards_are_made_as_before(changes, kept):
     started.of_prompts = {"a=": [1.0, 2.0, 3.0]}
     forked = started.fork(replace(started.spec, knobs=started.spec.knobs | changes))
     assert bool(forked.of_prompts) == kept
+
+
+def test_an_optimal_value_is_of_all_that_a_completion_earns_and_of_the_temperature_in_use():
+    """Rewards of tokens count in V* as they do in the rewards that it is compared with; another β asks anew."""
+    given = {"letters": False, "task": "add", "reward_source": "steps_and_outcome", "value_samples": 16}
+    started = session("a_star_po", value_beta=100.0, **given)
+    problems = [Problem("a=", "e" * 50)]
+    with patch.object(prompt_values, "earned", lambda *of: torch.arange(16.0)):
+        assert float(prompt_values.optimal_values(started, problems)) == pytest.approx(7.5, abs=0.2)  # near the mean
+        started.knobs["value_beta"] = 1e-3
+        assert float(prompt_values.optimal_values(started, problems)) == pytest.approx(15, abs=0.01)  # the best
+    generated = prompt_values.generate(started, started.reference, started.task.problems(4, started.rng), 8,
+                                       Sampling.of(started.knobs))
+    asked = started.task.problems(4, started.rng)
+    found = reward(started, asked, generated)
+    assert torch.allclose(earned(started, asked, generated).double(), found.total + found.parts["steps"], atol=1e-6)

@@ -65,3 +65,12 @@ def test_of_completions_alike_in_all_but_the_reward_it_is_the_group_s_mean():
     given = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     found = advantages.optimal_token_baseline(given, torch.ones(2, 3) > 0, *alike, 2)
     torch.testing.assert_close(found, torch.tensor([[0.5] * 3, [-0.5] * 3]))
+
+
+def test_a_baseline_is_among_the_returns_of_its_group_also_where_an_older_policy_sampled():
+    """1 − 2π + Σπ² of two policies may be below 0: weights of both signs would leave the baseline without a bound."""
+    returns = torch.tensor([[0.0], [1.0], [0.5]])
+    found = advantages.optimal_token_baseline(returns, torch.ones(3, 1) > 0, torch.tensor([[0.9], [0.8], [0.2]]).log(),
+                                              torch.full((3, 1), 0.3), 3)
+    baseline = returns - found
+    assert (baseline >= 0).all() and (baseline <= 1).all()

@@ -32,6 +32,9 @@ def limits(turns: int, tokens: int, observation: int = 256) -> tuple[Knob, ...]:
             OBSERVATION_LENGTH.with_default(observation), OBSERVATION_ROLE)
 
 
+# Their own sources read one answer. The steps of an episode are its turns.
+_OF_ALGORITHM = {row: {"reward_source": "verifier"} for row in ("grpo_process", "gdpo")}
+
 ROWS = (
     Task("guess", "Guess a number", "Find a hidden number in several turns. After each guess the environment says "
          "higher or lower.", "labcore.tasks.guess:Guess", _LOOPS, (
@@ -40,7 +43,7 @@ ROWS = (
                   "4.", low=2, high=999,
                   safe=(3, 31), group="task"),
              *limits(3, 3)),
-         defaults={"max_new_tokens": 40, "sft_steps": 200, "sft_target": 0.4},
+         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 40, "sft_steps": 200, "sft_target": 0.4},
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},
          example="1-7? → 4 [higher] 6 [correct]", right="Solved",
          goal={"": "must find the hidden number, for example by {answer}, and earns 1 if it does"}),
@@ -51,7 +54,7 @@ ROWS = (
              Knob("tool_digits", "Digits", 1, "Digits of each number. More: harder without the tool, longer turns.",
                   low=1, high=4, safe=(1, 3), group="task"),
              *limits(3, 28)),
-         defaults={"max_new_tokens": 80, "sft_steps": 800, "sft_target": 0.4},
+         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 80, "sft_steps": 800, "sft_target": 0.4},
          sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 25},
          online={"learning_rate": 2e-3, "beta": 0.005},
          example="3*7+5= → <tool>3*7+5</tool> [26] 26 [right]", right="Solved",
@@ -63,7 +66,7 @@ ROWS = (
                   "maze.", low=2, high=8,
                   safe=(2, 5), group="task"),
              *limits(6, 2)),
-         defaults={"max_new_tokens": 200, "sft_steps": 400, "sft_target": 0.5},
+         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 200, "sft_steps": 400, "sft_target": 0.5},
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},
          example="open: n e; exit: ne → n [open: e s; exit: e] e [exit]", right="Solved",
          goal={"": "must walk to the exit, for example by {answer}, and earns 1 if it gets there"}),
@@ -74,7 +77,7 @@ ROWS = (
                   "cheap.", low=0.0, high=1.0, safe=(0.0, 0.2), unit="reward",
                   group="task"),
              *limits(5, 9)),
-         defaults={"max_new_tokens": 80, "sft_steps": 400, "sft_target": 0.4},
+         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 80, "sft_steps": 400, "sft_target": 0.4},
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},
          example="which animal? → fly? [yes] fur? [yes] wet? [no] bat! [right]", right="Solved",
          goal={"": "must find the animal, for example by {answer}, and earns 1 if the guess is right"}),
@@ -87,6 +90,7 @@ ROWS = (
                   "for a number from 1 to 5.", forkable=True,
                   pick="labcore.tasks.own_environment:offered", group="task"),
              *limits(8, 64, 2000)),
+         of_algorithm=_OF_ALGORITHM,
          defaults={"max_new_tokens": 512, "sft_steps": 0, "prompts_per_step": 8, "eval_prompts": 32},
          example="your first observation → a turn [your observation]", right="Solved",
          goal={"": "must act in your environment, and earns the rewards that it returns"}),

@@ -37,6 +37,7 @@ from labcore.runs.spec.model_names import kind_of
 from labcore.runs.spec.together import (
     check_pairs,
     check_together,
+    check_turns,
     check_uploads,
     pinned_reward_model,
     pinned_teacher,
@@ -305,6 +306,7 @@ def _checked(row: Algorithm, task: Task, knobs: dict[str, Value]) -> dict[str, V
     checkpoints."""
     check_together(row, knobs)
     check_pairs(task, knobs)
+    check_turns(task, knobs)
     knobs |= pinned_reward_model(knobs) | pinned_teacher(row, knobs)
     check_uploads(knobs)
     return knobs

@@ -161,6 +161,15 @@ def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
                        f"{able}.")
 
 
+def check_turns(task_row: Task, knobs: Mapping[str, Value]) -> None:
+    """Check that episodes of several turns are rewarded by a source that reads them."""
+    for source in choices.sources_of(knobs) if task_row.has_turns else ():
+        if choices.REWARD[source].one_turn:
+            raise LabError(f"The reward source `{source}` reads a completion as one answer, and {task_row.label} has "
+                           "several turns: set `reward_source=verifier`, which rewards each turn as the environment "
+                           "does.")
+
+
 def check_uploads(knobs: Mapping[str, Value]) -> None:
     """Check that labelled pairs and a held-out file are named as uploads are; what is in them is read later."""
     for key, what, advice in (("labelled_pairs", "labelled pairs", "with --labels FILE, or the name that the command "
