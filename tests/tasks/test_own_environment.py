@@ -110,7 +110,8 @@ def test_the_shape_of_verl(tmp_path):
     (LAB.replace('("shut", -0.5, False)', '"shut"'), "returned 'shut' from step in turn 1: return .observation, "
      "reward, done.."),
     (LAB.replace("[{\"key\": 1}, {\"key\": 2}]", "[1]"), "`rows` of the environment mine.py:Door is no list of dicts"),
-    (LAB.replace("def step", "def walk"), "has no shape that the lab knows: give it reset and step"),
+    (LAB.replace("def step", "def walk"), "^The environment mine.py:Door lacks methods that the lab calls: give it "
+     "reset and step"),
     (LAB.replace("class Door:", "class Door:\n    def __init__(self):\n        raise SystemExit(3)"),
      "raised SystemExit: 3 in its constructor"),
     (VERL.replace('"prompt": "6 * 7?", ', ""), "The environment mine.py:Coach has no prompt: give each of its `rows`"),
