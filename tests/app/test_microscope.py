@@ -55,7 +55,7 @@ def test_groups_are_filtered_and_folded():
 
 
 def test_the_clipped_share_is_that_of_the_last_update_where_the_file_has_it():
-    """With one update per batch all its ratios are 1, so the update cut nothing off, wherever the policy is after it."""
+    """With one update per batch all its ratios are 1, so it cut nothing off, wherever the policy is afterwards."""
     after = {"cut": ["low", ""]}
     assert cards.clipped(group(1, 0, **after)) == 0.5
     met = group(1, 0, **after, met={"cut": ["", ""]})

@@ -55,6 +55,10 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
             raise LabError(f"The surrogate `{surrogate.key}` compares the completions of a group, and "
                            f"`selection={knobs['selection']}` keeps one of them: set `selection=everything`.")
         _check_sampler(knobs)
+    _check_ranges(knobs)
+
+
+def _check_ranges(knobs: Mapping[str, Value]) -> None:
     if knobs.get("shaping") == "clipped_between" and float(knobs["reward_low"]) >= float(knobs["reward_high"]):
         raise LabError(f"`reward_low` {knobs['reward_low']:g} is not below `reward_high` {knobs['reward_high']:g}, so "
                        "every completion would have the same reward: set `reward_low` lower.")
