@@ -69,14 +69,15 @@ def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
 
 
 def card(first: str, episode: Turns, player: str = "model") -> str:
-    """One episode of a player: its first observation, and its turns."""
+    """One episode of a player: its first observation, and its turns. `open`: it is being played, so it has no end."""
     turns, total = episode["turns"], sum(turn["reward"] for turn in episode["turns"])
     end = "solved" if episode["exact"] else "ended unsolved" if episode.get("ended") else \
         "cut at the length limit" if episode["truncated"] else "not ended"
     said = "".join(_wrote(turn, "" if place else player) + _said(turn["observation"])
                    for place, turn in enumerate(turns))
     count = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}"
-    return (f'<article class="rl-episode"><header><b>{"✓ " if episode["exact"] else "✗ "}{end}</b>'
+    said_of = "being played" if episode.get("open") else f"{'✓' if episode['exact'] else '✗'} {end}"
+    return (f'<article class="rl-episode"><header><b>{said_of}</b>'
             f"<span>reward {number(total, 2)}</span><span>{count}</span>{_advantage(episode)}</header>"
             f"<ol>{_said(first, 'environment')}{said}</ol></article>")
 

@@ -11,7 +11,7 @@ import streamlit as st
 
 from app import theme, tokens
 from app.components.figure_chart import figure_chart
-from app.llm.reward_figures import CHANCE, finished, level, mark, name_end
+from app.llm.reward_figures import CHANCE, finished, level, mark, name_ends
 from app.training import files
 from app.training.feed import Feed
 from labcore.catalog.amounts import percent
@@ -19,6 +19,7 @@ from labcore.runs.store.rows import RunRow, Step
 from labcore.runs.titles import title as title_of
 
 BINS = 20  # of the scores
+NAME = 0.08  # height of a curve's name on an axis of shares
 CURVES = (("eval_step_auc", "AUC"), ("eval_step_accuracy", "steps"), ("eval_first_error", "first errors"))
 KEY = ("Colour: the score of a step, blue above ½ and orange below. Underlined: the label says that the step is wrong. "
        "⏎ is the end of the answer.")
@@ -63,13 +64,15 @@ def measures_figure(steps: Sequence[Step], at: int | None, kind: str) -> go.Figu
     """The measures of held-out steps over the steps of the run, beside chance. `at` is the earlier step that the page
     shows."""
     figure, colours, last = go.Figure(), theme.palette(kind), steps[-1].step if steps else 1
+    ends: list[tuple[float, str, str]] = []
     for place, (key, name) in enumerate(CURVES):
         points = [(each.step, each.metrics[key]) for each in steps if key in each.metrics]
         if points:
             x, y = zip(*points, strict=True)
             figure.add_scatter(x=x, y=y, mode="lines", name=name, line={"color": colours[place], "width": 2.5},
                                hovertemplate=f"step %{{x}}<br>{name} %{{y:.3f}}<extra></extra>")
-            name_end(figure, last, y[-1], name, colours[place])
+            ends.append((y[-1], name, colours[place]))
+    name_ends(figure, last, ends, NAME)
     level(figure, CHANCE, "chance", kind, above=False)
     mark(figure, at, kind)
     return finished(figure, kind, "step", "share", {"range": [0, last]}, {"range": [0, 1.02]}, right=78)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import plotly.graph_objects as go
@@ -121,6 +121,15 @@ def words(samples: dict[str, Any]) -> str:
 def name_end(figure: go.Figure, x: float, y: float, text: str, colour: str) -> None:
     """The name of a curve at its right end."""
     figure.add_annotation(x=x, y=y, text=text, xanchor="left", xshift=5, showarrow=False, font={"color": colour})
+
+
+def name_ends(figure: go.Figure, x: float, ends: Sequence[tuple[float, str, str]], apart: float) -> None:
+    """The names of curves at their right ends, each a height, a name and a colour: at least `apart` from each other, so
+    that none covers another."""
+    low = -inf
+    for y, text, colour in sorted(ends):
+        low = max(y, low + apart)
+        name_end(figure, x, low, text, colour)
 
 
 def level(figure: go.Figure, y: float, text: str, kind: str, above: bool) -> None:

@@ -31,7 +31,7 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any]) -> None:
         over = played.done or len(played.moves) >= task.max_turns
         left, right = st.columns(2, gap="large")
         with left:
-            st.html(f"{CSS}<p><b>You</b></p>{card(played.first, pictured(played), 'you')}")
+            st.html(f"{CSS}<p><b>You</b></p>{card(played.first, pictured(played) | {'open': not over}, 'you')}")
             if not over:
                 _box(kept, len(played.moves) + 1, task.max_turns)
         with right:

@@ -91,8 +91,8 @@ RULES = (
     Rule(("pattern",), {"verifier": _all_but("regex", "contains", "format")}, "this verifier uses no pattern"),
     Rule(("length_low", "length_high"), {"verifier": _all_but("length")}, "this verifier ignores the length"),
     # Deep methods.
-    Rule(("clip_low", "clip_high"), {"objective": ("kl_penalty",)}, "the objective is kl_penalty"),
-    Rule(("beta", "kl_target"), {"objective": ("clip",)}, "the objective is clip"),
+    Rule(("clip_low", "clip_high"), {"objective": ("kl_penalty",)}, "the objective is the KL penalty"),
+    Rule(("beta", "kl_target"), {"objective": ("clip",)}, "the objective is clipped"),
     Rule(("clip_low", "clip_high", "beta"), {"epochs": (1,), "mini_batches": (1,)}, ONE_UPDATE),
     Rule(("value_clip",), {"clip_values": (False,)}, "values are not clipped"),
     # The maze.

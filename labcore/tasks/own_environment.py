@@ -67,11 +67,11 @@ class OwnEnvironment(EnvironmentTask):
         return found
 
     def environment(self) -> Environment:
+        shape = next((each for each in SHAPES if all(hasattr(self.made, method) for method in each.methods)), None)
+        if shape is None:
+            raise LabError(f"The environment {self.name} lacks methods that the lab calls: give it reset and step, "
+                           "or the methods of TRL's environment_factory or of verl's BaseInteraction.")
         with own_reward.quietly(), own_reward.blamed(*_raised(self.name, "its constructor")):
-            shape = next((each for each in SHAPES if all(hasattr(self.made, method) for method in each.methods)), None)
-            if shape is None:
-                raise LabError(f"The environment {self.name} has no methods that the lab knows: give it reset and "
-                               "step, or the methods of TRL's environment_factory or of verl's BaseInteraction.")
             return shape(self.name, self.made({}) if shape is Verl else self.made())
 
     def draw_rows(self, count: int, rng: Chance) -> list[Row]:

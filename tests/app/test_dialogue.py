@@ -38,6 +38,11 @@ def test_a_card_has_every_turn_with_its_reward_and_no_markup_of_theirs():
     assert "✓ solved" in dialogue.card("1-7?", SLOW) and "+1.00" in dialogue.card("1-7?", SLOW)
 
 
+def test_an_episode_that_is_being_played_has_no_end_yet():
+    page = dialogue.card("1-7?", {**episode(), "open": True}, "you")
+    assert "being played" in page and not any(sign in page for sign in ("✗", "✓", "not ended"))
+
+
 def test_a_player_gets_the_episode_that_the_model_gets():
     task = Guess(KNOBS)
     first, again = (play.of(task, 3, turns) for turns in ([], ["1", "2"]))

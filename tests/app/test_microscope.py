@@ -54,6 +54,14 @@ def test_groups_are_filtered_and_folded():
     assert cards.telling("groups", items)[0] == 2
 
 
+def test_the_clipped_share_is_that_of_the_last_update_where_the_file_has_it():
+    """With one update per batch all its ratios are 1, so it cut nothing off, wherever the policy is afterwards."""
+    after = {"cut": ["low", ""]}
+    assert cards.clipped(group(1, 0, **after)) == 0.5
+    met = group(1, 0, **after, met={"cut": ["", ""]})
+    assert cards.clipped(met) == 0 and {row["clipped"] for row in cards.card("groups", met, knobs())["rows"]} == {0}
+
+
 def test_equal_completions_are_one_row_with_their_number_and_baseline():
     rows = cards.card("groups", MIXED, knobs())["rows"]
     assert [(row["text"], row["count"], row["at"], row["same"]) for row in rows] == [

@@ -33,6 +33,15 @@ def test_the_measures_are_drawn_over_the_steps():
     assert (auc.x, auc.y) == ((1, 3), (0.5, 0.8)) and (first.name, first.y) == ("first errors", (0.1, 0.4))
 
 
+def test_no_name_of_a_curve_covers_another():
+    """Accuracy and AUC often end at about the same share."""
+    steps = [Step(1, 0, 0, 0.1, {"eval_step_auc": 0.73, "eval_step_accuracy": 0.7, "eval_first_error": 0.2})]
+    names = {name.text: name.y for name in process_tab.measures_figure(steps, None, "light").layout.annotations
+             if name.xref != "paper"}
+    heights = sorted(names[name] for _, name in process_tab.CURVES)
+    assert heights == pytest.approx([0.2, 0.7, 0.7 + process_tab.NAME]) and names["steps"] < names["AUC"]
+
+
 def test_what_a_model_wrote_is_escaped_and_each_step_has_its_score():
     found = process_tab.answers_table([{"prompt": "a<b>", "steps": ["<i>", ""], "scores": [0.91, 0.2],
                                         "labels": [1.0, 0.0]}])

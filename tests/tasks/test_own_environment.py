@@ -111,7 +111,8 @@ def test_the_shape_of_verl(tmp_path):
      "reward, done.."),
     (LAB.replace("[{\"key\": 1}, {\"key\": 2}]", "[1]"),
      "`rows` of the environment mine.py:Door is not a list of dicts"),
-    (LAB.replace("def step", "def walk"), "has no methods that the lab knows: give it reset and step"),
+    (LAB.replace("def step", "def walk"), "^The environment mine.py:Door lacks methods that the lab calls: give it "
+     "reset and step"),
     (LAB.replace("class Door:", "class Door:\n    def __init__(self):\n        raise SystemExit(3)"),
      "raised SystemExit: 3 in its constructor"),
     (VERL.replace('"prompt": "6 * 7?", ', ""), "mine.py:Coach has a row without prompt: give each of its `rows`"),

@@ -6,7 +6,7 @@ const heads = new WeakMap();
 
 const DRAW = {
   goal(root, { goal }) {
-    const said = goal.html && `<p class="rl-goal">${goal.html}<strong>${goal.now}</strong></p>`;
+    const said = goal.html && `<p class="rl-goal">${goal.html}<strong>${goal.now.replaceAll(" %", "\u00a0%")}</strong></p>`;
     if (root.shown !== said) root.innerHTML = root.shown = said; // the server's HTML
   },
   status(root, { status }) {

@@ -92,9 +92,14 @@ def changed(group: Item) -> float:
     return sum(abs(change(each)) for each in group["completions"]) / len(group["completions"])
 
 
+def _cut(completion: Item) -> list[str]:
+    found: list[str] = (completion.get("met") or {}).get("cut") or completion.get("cut") or []
+    return found
+
+
 def clipped(group: Item) -> float:
-    """The share of its tokens that the surrogate cuts off, after the updates."""
-    cut = [bool(side) for each in group["completions"] for side in own(each, each.get("cut") or [])]
+    """The share of its tokens that the surrogate cut off in the last update; in a file without that, after it."""
+    cut = [bool(side) for each in group["completions"] for side in own(each, _cut(each))]
     return sum(cut) / len(cut) if cut else 0.0
 
 
@@ -234,4 +239,4 @@ def _row(group: Item, places: list[int], knobs: Mapping[str, Value]) -> dict[str
             "earned": credit.earned(completion), "baseline": credit.baseline(group, completion, knobs),
             "advantage": completion.get("advantage"), "change": change(completion),
             "left_out": bool(completion.get("left_out")),
-            "clipped": sum(bool(side) for side in completion.get("cut") or [])}
+            "clipped": sum(map(bool, _cut(completion)))}

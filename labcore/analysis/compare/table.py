@@ -28,8 +28,10 @@ from labcore.analysis.compare.groups import (
 )
 from labcore.analysis.compare.statistics import Comparison, Mean
 from labcore.analysis.estimate import FEWEST
+from labcore.catalog import choices
 from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, listed
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.traces import AXES, Trace, metric_of
 
 
@@ -197,7 +199,13 @@ def _row(group: Group, metric: str, values: Mapping[str, tuple[float, ...]],
     return Row(group.label, tuple(trace.run for trace in group.traces), len(group.traces), group.imported,
                tuple(trace.state for trace in group.traces), means[FINAL], means.get("best"),
                {axis: means[axis] for axis in AXES if axis in means}, durations, seconds, memory,
-               spec.row.models if spec else (), values, deltas, comparisons, spent)
+               held(spec) if spec else (), values, deltas, comparisons, spent)
+
+
+def held(spec: RunSpec) -> tuple[str, ...]:
+    """The networks that a run holds: those of its row, and those that it is brought."""
+    brought = (("reward model", choices.needs_reward_model), ("teacher", choices.needs_teacher))
+    return *spec.row.models, *(name for name, needed in brought if needed(spec.knobs))
 
 
 def _peaks(group: Group, key: str) -> tuple[float, ...]:

@@ -103,11 +103,21 @@ def _offered(env_id: str) -> dict[str, Any]:
 
 
 def check(env_id: str, arguments: Mapping[str, Any]) -> None:
-    """Raises LabError where the environment has no argument of such a name, as far as its class tells."""
-    known = [*offered(env_id), LIMIT]
-    for name in arguments:
-        if offered(env_id) and name not in known:
-            raise LabError(f"{env_id} has no argument {quoted(name)}: {suggestion(name, known)}")
+    """Raises LabError where the environment has no argument of such a name, as far as its class tells, or where a
+    switch or a number is given something else: Python would take any word for true."""
+    known = offered(env_id)
+    for name, given in arguments.items():
+        if known and name not in (*known, LIMIT):
+            raise LabError(f"{env_id} has no argument {quoted(name)}: {suggestion(name, [*known, LIMIT])}")
+        if (kind := _kind(known.get(name))) and _kind(given) != kind:
+            raise LabError(f"`{name}` of {env_id} is {quoted(given)}: use {kind}.")
     limit = arguments.get(LIMIT, 1)
     if type(limit) is not int or limit < 1:
         raise LabError(f"`{LIMIT}` of {env_id} is {quoted(limit)}: use a whole number from 1.")
+
+
+def _kind(given: Any) -> str:
+    """The kind of a switch or a number, as a sentence asks for it; "" of anything else."""
+    if isinstance(given, bool):
+        return "true or false"
+    return "a number" if isinstance(given, int | float) else ""

@@ -14,6 +14,9 @@ from labcore.errors import LabError, quoted
 from labcore.runs.files import uploads
 from labcore.runs.spec import judge_address, model_names
 
+# Knobs that are the two ends of a range, which is empty where they are swapped.
+RANGES = (("length_low", "length_high"), ("band_low", "band_high"), ("cov_low", "cov_high"))
+
 
 def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     """Check the knobs that depend on each other, before a run and at every change of a knob.
@@ -52,11 +55,16 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
             raise LabError(f"The surrogate `{surrogate.key}` compares the completions of a group, and "
                            f"`selection={knobs['selection']}` keeps one of them: set `selection=everything`.")
         _check_sampler(knobs)
+    _check_ranges(knobs)
+
+
+def _check_ranges(knobs: Mapping[str, Value]) -> None:
     if knobs.get("shaping") == "clipped_between" and float(knobs["reward_low"]) >= float(knobs["reward_high"]):
         raise LabError(f"`reward_low` {knobs['reward_low']:g} is not below `reward_high` {knobs['reward_high']:g}, so "
                        "every completion would have the same reward: set `reward_low` lower.")
-    if "length_low" in knobs and int(knobs["length_low"]) > int(knobs["length_high"]):
-        raise LabError(f"`length_low` {knobs['length_low']} is above `length_high` {knobs['length_high']}: swap them.")
+    for low, high in RANGES:
+        if low in knobs and float(knobs[low]) > float(knobs[high]):
+            raise LabError(f"`{low}` {knobs[low]} is above `{high}` {knobs[high]}: swap them.")
 
 
 def _check_sampler(knobs: Mapping[str, Value]) -> None:

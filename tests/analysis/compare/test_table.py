@@ -27,6 +27,12 @@ def test_final_and_best_by_hand():
     assert row.seconds.mean == 8 and row.memory.mean == 508 and row.models == ("policy", "reference")
 
 
+def test_a_run_holds_the_networks_that_it_is_brought_too():
+    """A teacher takes as much memory as the policy, so the table names it."""
+    held = {key: table.held(make(algorithm_key=key, task_key="sort")) for key in ("grpo", "opd")}
+    assert held == {"grpo": ("policy", "reference"), "opd": ("policy", "reference", "teacher")}
+
+
 @pytest.mark.parametrize("rewards, best", [
     ([0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0], 2), ([10, 0, 0, 0, 0, 0, 0], 2), ([1, 2, 3, 4, 5, 6, 0], 4), ([1, 2], 1.5)])
 def test_the_best_by_hand(rewards, best):

@@ -206,6 +206,10 @@ def test_arguments_make_another_world():
 @pytest.mark.parametrize(("env_id", "text", "words"), [
     ("FrozenLake-v1", "is_slipery=false", "FrozenLake-v1 has no argument 'is_slipery': did you mean 'is_slippery'"),
     ("FrozenLake-v1", "map_name=9x9", "FrozenLake-v1 cannot be made with map_name=9x9 .KeyError"),
+    ("FrozenLake-v1", "is_slippery=maybe", "`is_slippery` of FrozenLake-v1 is 'maybe': use true or false"),
+    ("FrozenLake-v1", "is_slippery=0", "`is_slippery` of FrozenLake-v1 is 0: use true or false"),
+    ("Pendulum-v1", "g=heavy", "`g` of Pendulum-v1 is 'heavy': use a number"),
+    ("Pendulum-v1", "g=true", "`g` of Pendulum-v1 is True: use a number"),
     ("FrozenLake-v1", "is_slippery", "has no name or no value: write NAME=VALUE"),
     ("FrozenLake-v1", "map_name='8x8", "have a quote that does not end"),
     ("CartPole-v1", "max_episode_steps=0", "`max_episode_steps` of CartPole-v1 is 0: use a whole number from 1")])

@@ -15,7 +15,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
 from labcore.errors import LabError
 from labcore.runs.spec.run_spec import BASE_SEED, RunSpec, base_spec, make, with_knob
-from labcore.runs.spec.together import check_together
+from labcore.runs.spec.together import RANGES, check_together
 from tests.every import every
 
 
@@ -250,3 +250,12 @@ def test_a_choice_whose_knobs_no_algorithm_has_is_refused_without_naming_one(mon
         said = str(caught.value)
         assert "needs `own_weight`" in said and ": choose another" in said and "run " not in said
         assert ("make a mix" in said) == (begun == "grpo")
+
+
+@pytest.mark.parametrize("low, high", RANGES)
+def test_the_ends_of_a_range_are_not_swapped(low, high):
+    row = next(row for row in (*ALGORITHMS.values(), *TASKS.values()) if any(knob.key == low for knob in row.knobs))
+    knob, = (knob for knob in row.knobs if knob.key == low)
+    knobs = grpo().knobs | {low: knob.high, high: knob.low}
+    refused([f"`{low}` {knob.high} is above `{high}` {knob.low}", "swap"], check_together, ALGORITHMS["grpo"], knobs)
+    check_together(ALGORITHMS["grpo"], knobs | {high: knob.high})
