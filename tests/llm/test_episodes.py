@@ -79,8 +79,8 @@ def test_limits_of_tokens_cut_an_episode_and_limits_of_turns_end_it():
     for row, episode in enumerate(done.texts):
         assert bool(done.completions.truncated[row]) == (len(episode.moves) < 4)
     short = type("Short", (), {"reset": lambda self, row: "?", "step": lambda self, text: Step("a", 0.0, False)})
-    done = collect(playing(task=Plays(short, max_turns=4), max_new_tokens=16, prompts_per_step=8)).batch
-    assert done.completions.ids.shape[1] == 16, "turns of one step have room for different numbers of tokens"
+    done = collect(playing(task=Plays(short, max_turns=4, turn_tokens=10), max_new_tokens=20, prompts_per_step=8)).batch
+    assert done.completions.ids.shape[1] == 20, "turns of one step have room for different numbers of tokens"
 
 
 def test_an_environment_that_never_ends_is_said_once():
