@@ -192,9 +192,12 @@ def _test(folder: Path, tests: Sequence[str]) -> None:
 
 
 def checks(mutations: Iterable[Mutation]) -> list[Mutation]:
-    """Every test file without a fault: where it fails by itself, nothing else means anything."""
-    files = dict.fromkeys(test.partition("::")[0] for each in mutations for test in each.tests)
-    return [Mutation(file, (file,)) for file in files]
+    """Every test file without a fault, or the named tests of one of which no other is run: where these fail by
+    themselves, nothing else means anything."""
+    asked: dict[str, dict[str, None]] = {}
+    for test in (test for each in mutations for test in each.tests):
+        asked.setdefault(test.partition("::")[0], {})[test] = None
+    return [Mutation(file, (file,) if file in tests else tuple(tests)) for file, tests in asked.items()]
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:

@@ -80,6 +80,9 @@ def test_limits_of_tokens_cut_an_episode_and_limits_of_turns_end_it():
     assert done.completions.truncated.any() and done.completions.ids.shape[1] <= 11
     for row, episode in enumerate(done.texts):
         assert bool(done.completions.truncated[row]) == (len(episode.moves) < 4)
+    short = type("Short", (), {"reset": lambda self, row: "?", "step": lambda self, text: Step("a", 0.0, False)})
+    done = collect(playing(task=Plays(short, max_turns=4, turn_tokens=10), max_new_tokens=20, prompts_per_step=8)).batch
+    assert done.completions.ids.shape[1] == 20, "turns of one step have room for different numbers of tokens"
 
 
 def test_no_token_is_drawn_beyond_the_limit_of_an_episode(monkeypatch):
@@ -108,6 +111,8 @@ def test_an_environment_that_never_ends_is_said_once():
 
 def test_an_observation_longer_than_the_context_is_said_in_words():
     long = type("Long", (), {"reset": lambda self, row: "?", "step": lambda self, text: Step("x" * 900, 0.0, False)})
+    started = playing(task=Plays(long, observation_length=1000))
+    assert collect(started).batch.completions.ids.shape[1] <= 40, "what does not fit is not kept either"
     found = records(playing(task=Plays(long, observation_length=1000)))
     notes = [note for record in found for note in record.notes if "observation" in note]
     assert notes == ["Observations of the environment parrot did not fit into the 40 tokens of an episode, which "

@@ -25,6 +25,8 @@ def test_a_pool_has_so_many_different_prompts_and_no_others_are_drawn():
     assert len(set(found)) == 12 and all(len(set(found[at:at + 4])) == 4 for at in range(0, len(found), 4))
     assert set(found) == set(drawn(session("grpo", letters=False, prompt_pool=12, **SIZE), 4, 40)), "by the seed alone"
     assert len(prompt_pool.next_problems(started, 20, np.random.default_rng(0))) == 20  # more than there are: repeated
+    few = session("grpo", prompt_pool=12, **SIZE)  # on a task of four prompts
+    assert sorted(problem.prompt for problem in prompt_pool._pool(few)) == ["a", "ab", "abc", "abc="]
 
 
 def test_the_pass_rate_is_that_of_the_groups_that_were_sampled():
@@ -45,6 +47,7 @@ def test_prompts_outside_the_band_are_drawn_to_be_measured_again_alone():
     prompts = [problem.prompt for problem in prompt_pool._pool(started)]
     started.pass_rates = [0.5] * 5 + [1.0] * 5
     found = drawn(started, 4, 200)
+    assert all(len(set(found[at:at + 4])) == 4 for at in range(0, len(found), 4))
     share = sum(prompts.index(prompt) >= 5 for prompt in found) / len(found)
     assert share == pytest.approx(0.25 * 5 / 7, abs=0.05)  # of about 7 that are left, 5 are outside
     started.knobs["explore_share"] = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import pytest
@@ -16,13 +17,13 @@ from labcore.llm.nets.forward import at_tokens, plain
 from labcore.llm.networks import TEACHER
 from labcore.llm.rendering import encode_examples
 from labcore.llm.session import LlmSession
-from labcore.llm.teacher import Distributions, asked, compared, said
+from labcore.llm.teacher import Distributions, asked, compared, measures, said
 from labcore.maths.supervised import reverse_kl
 from tests.llm.tools import completion_ids, model, prompts, records, session, shake, spec
 
 
 def test_its_log_probs_are_those_of_its_own_pass_at_the_temperature():
-    started = session("opd", temperature=0.7)
+    started = session("opd", temperature=0.7, max_new_tokens=20)
     rollout = collect(started).rollout
     with torch.no_grad():
         logits = plain(started.models[TEACHER], rollout.prompts, rollout.ids) / 0.7
@@ -30,7 +31,7 @@ def test_its_log_probs_are_those_of_its_own_pass_at_the_temperature():
     expected = logits.log_softmax(-1).gather(-1, rollout.ids[..., None])[..., 0]
     torch.testing.assert_close(rollout.teacher_logprobs[mask], expected[mask], rtol=1e-4, atol=1e-5)
     assert torch.equal(rollout.teacher_likeliest[mask], logits.argmax(-1)[mask])
-    assert not rollout.teacher_logprobs[~mask].any()
+    assert (~mask).any() and not rollout.teacher_logprobs[~mask].any()
 
 
 def test_online_metrics_are_of_the_sampled_tokens():
@@ -139,20 +140,32 @@ def test_asked_of_no_token_it_says_nothing_of_it():
     assert (logprobs <= 0).all()
 
 
+def test_what_is_measured_of_answers_has_no_padding_in_it():
+    """Two micro-batches of a row each: 2 and 1 tokens count."""
+    parts = [[torch.tensor([[a, b]])] * 3 for a, b in ((1.0, 2.0), (6.0, 50.0))]
+    assert set(measures(parts, torch.tensor([[True, True], [True, False]])).values()) == {3.0}
+
+
 @pytest.mark.parametrize("algorithm", ["opd", "gkd", "seqkd"])
 def test_samples_say_what_the_teacher_would_have_written(algorithm):
-    started = session(algorithm, letters=False, steps=1, max_new_tokens=8)
+    given = {"temperature": 0.7} if algorithm == "opd" else {}
+    started = session(algorithm, letters=False, steps=1, max_new_tokens=8, **given)
     (record,) = records(started, pictures=True)
     shown = ([each for group in record.samples["groups"] for each in group["completions"]] if algorithm == "opd"
              else record.samples["examples"])
-    assert shown
+    found = 0  # tokens that are among the teacher's likeliest
     for each in shown:
         assert len(each["tokens"]) == len(each["teacher_logprobs"]) == len(each["teacher_top"])
         for (text, p), *others in each["teacher_top"]:
             assert isinstance(text, str) and 0 < p <= 1 and all(p >= other for _, other in others)
+        same = [(logprob, dict(top)[text]) for text, logprob, top in zip(
+            each["tokens"], each["teacher_logprobs"], each["teacher_top"], strict=True) if text in dict(top)]
+        assert all(math.exp(logprob) == pytest.approx(p, abs=1e-4) for logprob, p in same)
+        found += len(same)
         if algorithm == "opd":
             apart = [theirs - old for theirs, old in zip(each["teacher_logprobs"], each["old_logprobs"], strict=True)]
             assert each["advantages"] == pytest.approx(apart, abs=2e-3)
+    assert found
 
 
 def test_the_teacher_of_sort_would_write_the_letters_in_order():

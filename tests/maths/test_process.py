@@ -43,7 +43,7 @@ def test_the_auc_is_the_share_of_pairs_in_order():
 
 
 def test_the_first_error_is_the_first_wrong_step():
-    right = tensor([[True, False, True], [True, True, True], [False, True, True], [True, True, False]])
+    right = tensor([[True, False, False], [True, True, True], [False, True, False], [True, True, False]])
     steps = torch.ones_like(right)
     assert process.first_errors(right, steps).tolist() == [1, 3, 0, 2]
     assert process.first_errors(right, steps & tensor([True, True, False])).tolist() == [1, 3, 0, 3], "no step there"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 
 from labcore.classic.deep.distributions import Categorical
-from labcore.classic.deep.evaluation import evaluate
+from labcore.classic.deep.evaluation import evaluate, play
 from labcore.classic.deep.experience import Episodes
 from labcore.classic.deep.rollout import collect
 
@@ -52,5 +54,8 @@ def test_an_evaluation_counts_up_to_the_end_and_plays_other_episodes_at_another_
     assert first.returns == [float(length) for length in first.lengths]  # CartPole rewards each step by 1
     assert len(set(first.lengths)) > 1, "all ended at once: nothing comes after an end"
     assert evaluate(session) == first
+    play_again = partial(play, session.acting, session.spec.task, 8, 5)
+    assert play_again() == play_again(choose=session.acting.family.mode) != play_again(
+        choose=session.acting.family.sample), "an evaluation does not draw"
     session.step = 3
     assert evaluate(session).path[0] != first.path[0]

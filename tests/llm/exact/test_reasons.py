@@ -57,6 +57,9 @@ def test_a_choice_that_does_nothing_is_no_reason(algorithm, knobs):
       "the clip cuts off"]),
     ("rloo", {"top_k": 2}, ["top-k and top-p"]), ("rloo", {"top_p": 0.7}, ["top-k and top-p"]),
     ("reinforce_pp", {"gamma": 0.5}, ["whitening divides", "γ < 1", "the number of tokens"]),
+    ("grpo", {**SUMMED, "staleness": 1}, ["another policy sampled, and this ratio", "the clip cuts off"]),
+    ("opd", {**PLAIN, "teacher_discount": 0.5, "whiten_advantages": True},
+     ["Scale: the teacher is π*", "with a discount below 1", "advantages are whitened"]),
     ("ppo", {**PPO, "gae_lambda": 0.5}, ["λ < 1"])])
 def test_every_reason_is_said_once(algorithm, knobs, parts):
     said = reasons(session(algorithm, **knobs).in_force)
