@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 
 from labcore.errors import LabError
 from labcore.llm import preference_objective as objective
@@ -54,7 +53,7 @@ def learn_answers(session: LlmSession, pairs: Sequence[Pair]) -> OwnAnswers:
             found = at_tokens(session.policy, prompts[some], answers.ids[rows], chosen)[0]
         sums = (found * answers.mask[rows]).sum(1)
         part = objective.answer_loss(session.knobs, sums, tokens / len(texts), len(texts))
-        part.backward()  # type: ignore[no-untyped-call]
+        part.backward()
         loss += float(part.detach())
         logprobs += sums.detach().tolist()
     return OwnAnswers(loss, tokens, texts, logprobs)

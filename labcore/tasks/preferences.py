@@ -32,7 +32,8 @@ class Preferences:
         if data is None:
             raise LabError("Your own preferences need a file: upload one, or give --preferences FILE.")
         self.unpaired: bool | None = None  # the first line that can be read says so
-        names, answered = names_of(knobs), any(each.own_answer for each in choices.chosen(choices.PREFERENCE_LOSS, knobs))
+        names = names_of(knobs)
+        answered = any(each.own_answer for each in choices.chosen(choices.PREFERENCE_LOSS, knobs))
 
         def read(path: Path, value: Mapping[str, object], line: int) -> Pair | Single:
             value = renamed(value, f"line {line} of {path.name}", names)

@@ -35,7 +35,8 @@ def made() -> dict[str, Any]:
     cases = []
     for kind, beta, gamma, alpha in CASES:
         stub = SimpleNamespace(loss_type=kind, beta=beta, tpo_l_gamma=gamma, tpo_alpha=alpha, label_smoothing=0.0,
-                               model=SimpleNamespace(training=True), accelerator=_Accelerator(), _metrics=defaultdict(lambda: defaultdict(list)),
+                               model=SimpleNamespace(training=True), accelerator=_Accelerator(),
+                               _metrics=defaultdict(lambda: defaultdict(list)),
                                _total_train_tokens=0, _tp_size=1)
         given = logits.clone().requires_grad_()
 

@@ -69,7 +69,8 @@ def given(generator):
               for side in ("chosen", "rejected")}
     whole = {f"whole_{key}": value for key, value in {**logprobs, **ratios}.items() if not key.startswith("ref_")}
     return {**logprobs, **ratios, **whole, "logprob_answer": -3 - normal().abs(),
-            "mean_length_answer": torch.tensor(2.5, dtype=torch.float64), "mismatched_kl": torch.tensor(0.4, dtype=torch.float64),
+            "mean_length_answer": torch.tensor(2.5, dtype=torch.float64),
+            "mismatched_kl": torch.tensor(0.4, dtype=torch.float64),
             "length_chosen": torch.tensor([3, 1, 4, 2, 5, 2]), "length_rejected": torch.tensor([2, 2, 6, 1, 3, 4])}
 
 
@@ -166,7 +167,8 @@ def test_the_catalog_says_what_a_loss_asks_for(name):
     choice, asked = PREFERENCE_LOSS[name], set(signature(member(PREFERENCE_LOSS, name)).parameters)
     assert choice.reference == any("log_ratio" in key or key.startswith("ref_") for key in asked)
     assert choice.own_answer == any("answer" in key for key in asked)
-    assert choice.every_token == all(key.startswith("whole_") or "answer" in key for key in asked if "log" in key and key[:4] != "ref_")
+    assert choice.every_token == all(key.startswith("whole_") or "answer" in key
+                                     for key in asked if "log" in key and key[:4] != "ref_")
     assert choice.mismatched == ("mismatched_kl" in asked)
 
 

@@ -52,7 +52,8 @@ def _beta(value: float, source: str) -> Defaults:
 # Which configuration of TRL an algorithm's learning rate is from: its own, else that of its loop.
 _CONFIGS = {**dict.fromkeys(("opd", "minillm"), "DistillationConfig"), "gkd": "GKDConfig", "rloo": "RLOOConfig",
             "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig",
-            **dict.fromkeys(("simpo", "cpo", "alphapo"), "CPOConfig"), "orpo": "ORPOConfig", "tpo": "TPOConfig", "online": "GRPOConfig",
+            **dict.fromkeys(("simpo", "cpo", "alphapo"), "CPOConfig"), "orpo": "ORPOConfig",
+            "tpo": "TPOConfig", "online": "GRPOConfig",
             "preference": "DPOConfig", "prm": "PRMConfig", "reward_model": "RewardConfig", "sft": "SFTConfig"}
 _RATES = {"OnlineDPOConfig": 5e-7, "TPOConfig": 5e-7, "PRMConfig": 1e-5, "RewardConfig": 1e-4, "SFTConfig": 2e-5,
           "GKDConfig": 2e-5}  # of the others: 1e-6

@@ -142,13 +142,13 @@ def code(plan: Plan, every_answer: bool, labelled: bool) -> str:
         labelled=not verifiable, kept="rows()" if verifiable else "[row for row in rows() if row.label is not False]",
         hidden=GIVEN_OTHERWISE,
         answer='row.answer or ""' if verifiable else "row.chosen if row.chosen is not None else row.completion")
-    pairs = _PAIRS.replace('"prompt": asked(row)', f'"prompt": asked(row), {_ANSWER}') if learns_answers(plan) else _PAIRS
-    return body + (pairs if labelled else "")
+    more = f", {_ANSWER}" if learns_answers(plan) else ""
+    return body + (_PAIRS.replace('"prompt": asked(row)', f'"prompt": asked(row){more}') if labelled else "")
 
 
 def turns_code(plan: Plan, arguments: bool = False) -> str:
     """The code that turns rows into conversations; with `arguments`, those of the template go with every row."""
-    sides = () if plan.loop == "online" else ("chosen", "rejected", "completion", "reference")  # online they are columns
+    sides = ("chosen", "rejected", "completion", "reference") if plan.loop != "online" else ()  # online: columns
     return _TURNS.format(system=plan.get("system_prompt", ""), sides=sides,
                          arguments=thinking(plan) if arguments else {})
 

@@ -43,7 +43,8 @@ def config_in(script: str) -> dict:
 @pytest.mark.parametrize("algorithm, trainer", [
     ("grpo", "GRPOTrainer"), ("gmpo", "GMPOTrainer"), ("ppo", "GRPOTrainer"), ("rloo", "RLOOTrainer"),
     ("reinforce", "RLOOTrainer"), ("dpo", "DPOTrainer"), ("ipo", "DPOTrainer"), ("kto", "KTOTrainer"),
-    ("simpo", "CPOTrainer"), ("tpo", "TPOTrainer"), ("orpo", "ORPOTrainer"), ("reward_model", "RewardTrainer"), ("sft", "SFTTrainer"),
+    ("simpo", "CPOTrainer"), ("tpo", "TPOTrainer"),
+    ("orpo", "ORPOTrainer"), ("reward_model", "RewardTrainer"), ("sft", "SFTTrainer"),
     ("dft", "SFTTrainer"), ("gkd", "GKDTrainer"), ("seqkd", "SFTTrainer"), ("opd", "DistillationTrainer"),
     ("minillm", "DistillationTrainer")])
 def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
