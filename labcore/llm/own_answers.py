@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
 from labcore.errors import LabError
 from labcore.llm import preference_objective as objective
 from labcore.llm.generation import chosen
