@@ -88,7 +88,7 @@ _PANELS = (
     Panel("margin", "Implicit rewards", ("rewards/margins", "rewards/chosen", "rewards/rejected"), "divergence",
           held_out=("held_out/margin",)),
     Panel("mismatched_kl", "KTO's reference point", ("kl/mismatched",), "divergence"),
-    Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected", "logps/answer"), "entropy"),
+    Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected"), "entropy"),
     Panel("held_out_accuracy", "Pair accuracy", ("eval_accuracy", "accuracy"), "reward"),
     Panel("score_margin", "Margin of the scores", ("eval_margin", "margin"), "divergence"),
     Panel("step_accuracy", "Step accuracy", ("eval_step_accuracy", "step_accuracy"), "reward"),
