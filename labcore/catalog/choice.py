@@ -293,8 +293,9 @@ class PreferenceLoss(Choice):
     at those of policy and reference apart. `pairwise`: each is one pair's. `unpaired`: it learns from single
     completions too. `every_token`: it counts every token, also where LD-DPO weighs some down for others. `mismatched`:
     it asks for the KL of completions with other prompts. `trains`: the margin, both sides each by itself, the margin
-    and the chosen side, or the chosen side alone. `any_divergence`: other divergences were derived for it. `term` is
-    what its term is called that counts every token, where LD-DPO weighs some down."""
+    and the chosen side, the chosen side alone, or the task's own answer. `own_answer`: it learns that answer, a third
+    completion beside the pair. `any_divergence`: other divergences were derived for it. `term` is what its term is
+    called that counts every token, where LD-DPO weighs some down."""
 
     reference: bool = False
     whole_batch: bool = False
@@ -304,7 +305,8 @@ class PreferenceLoss(Choice):
     unpaired: bool = False
     every_token: bool = False
     mismatched: bool = False
-    trains: Literal["margin", "sides", "margin and chosen", "chosen"] = "margin"
+    own_answer: bool = False
+    trains: Literal["margin", "sides", "margin and chosen", "chosen", "answer"] = "margin"
     any_divergence: bool = False
     term: str = ""
 

@@ -238,6 +238,8 @@ _ALL = (
            "completions.", healthy="Often falls together with the rejected one: the margin is what is trained."),
     Metric("logps/rejected", "Log-prob, rejected", "nats/sequence", "Mean summed log-probability of the rejected "
            "completions."),
+    Metric("logps/answer", "Log-prob, task's answer", "nats/sequence", "Mean summed log-probability of the tasks' own "
+           "answers, where a loss learns them.", healthy="Rises.", better="higher", chart="entropy"),
     Metric("eval_accuracy", "Held-out accuracy", "share of pairs", "Share of held-out pairs whose chosen side scores "
            "higher.", healthy="Rises above 0.5. Labels with noise keep it below 1.", scale="rate", better="higher",
            short="held out", now="scores the chosen side higher in {} of the pairs"),

@@ -193,7 +193,7 @@ def _pairs(session: LlmSession) -> list[Pair]:
     """Pairs as long as a run's own. Weights that have learnt nothing yet give none, and speed does not depend on it."""
     problems = session.task.problems(PAIRS, session.rng)
     answers = [problem.answer or problem.prompt for problem in problems]
-    return [Pair(problem.prompt, chosen, rejected, problem.line)
+    return [Pair(problem.prompt, chosen, rejected, problem.line, answer=chosen)
             for problem, chosen, rejected in zip(problems, answers, answers[1:] + answers[:1], strict=True)]
 
 

@@ -108,11 +108,23 @@ def loss(knobs: Mapping[str, Any], sides: Sides, pairs: int, mismatched_kl: Tens
     given = _quantities(knobs, sides) | {"mismatched_kl": mismatched_kl}
     total = sides.sums.new_zeros(())
     for choice, weight in choices_of(knobs):
+        if choice.own_answer:  # no loss of the pair: see `answer_loss`
+            continue
         each = call(member(PREFERENCE_LOSS, choice.key), knobs, given)
         if sides.likelihoods is not None:
             each = each * sides.likelihoods[sides.labels] * sides.likelihoods[~sides.labels]
         total = total + weight * (each.sum() / (len(each) if choice.whole_batch else pairs))
     return total
+
+
+def answer_loss(knobs: Mapping[str, Any], logprobs: Tensor, mean_length: float, pairs: int) -> Tensor:
+    """The part that the tasks' own answers have in the loss of a batch of `pairs` pairs. (B,) nats/sequence -> ()
+
+    `mean_length` is that of all the batch's answers, so that a batch may be cut into parts.
+    """
+    given = {"logprob_answer": logprobs, "mean_length_answer": logprobs.new_tensor(mean_length)}
+    return torch.stack([weight * call(member(PREFERENCE_LOSS, choice.key), knobs, given).sum() / pairs
+                        for choice, weight in choices_of(knobs) if choice.own_answer]).sum()
 
 
 def _quantities(knobs: Mapping[str, Any], sides: Sides) -> dict[str, Tensor]:

@@ -209,6 +209,17 @@ def sft(whole_logprob_chosen: Tensor, length_chosen: Tensor) -> Tensor:
     return -whole_logprob_chosen / length_chosen.to(whole_logprob_chosen.dtype).mean()
 
 
+def answer_sft(logprob_answer: Tensor, mean_length_answer: Tensor) -> Tensor:
+    """L = −ℓ_a/T̄_a, T̄_a the mean length of the batch's answers. (B,), () -> (B,)
+
+    In nats/token; ℓ_a = log π of the task's own answer to each pair's prompt, a third completion that is better than
+    either side. Its mean is the negative log-likelihood per token of all answers together.
+
+    Source: Saeidi et al. 2024, arXiv:2405.16681 (TPO), the second term of its loss; the mean as in TRL's TPOTrainer.
+    """
+    return -logprob_answer / mean_length_answer
+
+
 def log_odds(logprobs: Tensor) -> Tensor:
     """log p/(1−p) of p = e^ℓ, ℓ < 0. (B,) -> (B,)
 

@@ -5,6 +5,7 @@
     answer        also solution, output, completion, label (a text), reward_model.ground_truth, the last assistant turn
     chosen, rejected    texts, turns, or whole conversations whose common beginning is the prompt
     completion, label   one completion and whether it is desired: true, false, 1, 0
+    reference     of a pair: the answer that is right beside both sides, as TRL's TPO has it; also answer
 
 `names` says which of a file's own fields stand for these; `system` is a system turn. All other fields stay with the
 row.
@@ -24,6 +25,7 @@ ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assi
          "system": "system", "tool": "tool"}
 PROMPTS = ("prompt", "question", "problem", "instruction", "input")
 ANSWERS = ("answer", "solution", "output", "completion", "label", "ground_truth")
+OWN_ANSWERS = ("reference", "answer")  # of a pair
 CONVERSATIONS = ("messages", "conversations")
 FIELDS = ("prompt", "answer", "chosen", "rejected", "completion", "label", "system")  # that `names` may rename
 SPEAKERS = ("\n\nHuman:", "\n\nAssistant:")  # of Anthropic's HH
@@ -67,6 +69,14 @@ def entry(value: Mapping[str, Any], place: str, names: Mapping[str, str] | None 
         return _entry(row, asked, completion=row.answer_of("completion"), label=row.label())
     answer = row.answer()
     return _entry(row, asked, answer=answer)
+
+
+def own_answer(value: Mapping[str, Any], place: str) -> str:
+    """The answer of a pair that is neither of its sides, in a row with the names of the layouts; "" where it has none.
+    Raises LabError where it is no text."""
+    row = _Row(value, place, {})
+    found = row.take(OWN_ANSWERS)
+    return "" if found is None else row.said(*found)
 
 
 def renamed(value: Mapping[str, Any], place: str, names: Mapping[str, str]) -> Mapping[str, Any]:

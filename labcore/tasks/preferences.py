@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -12,7 +13,7 @@ from labcore.catalog.knob import Value
 from labcore.errors import LabError, quoted
 from labcore.runs.files import uploads
 from labcore.tasks.held_out import parts, problem_of
-from labcore.tasks.layouts import Entry, entry, names_of, renamed
+from labcore.tasks.layouts import OWN_ANSWERS, Entry, entry, names_of, own_answer, renamed
 from labcore.tasks.task import Chance, Pair, Problem, Score, Single, draw
 from labcore.tasks.usable import LeftOut, usable_rows
 
@@ -32,12 +33,16 @@ class Preferences:
             raise LabError("Your own preferences need a file: upload one, or give --preferences FILE.")
         self.unpaired: bool | None = None  # the first line that can be read says so
         names = names_of(knobs)
+        answered = any(each.own_answer for each in choices.chosen(choices.PREFERENCE_LOSS, knobs))
 
         def read(path: Path, value: Mapping[str, object], line: int) -> Pair | Single:
             value = renamed(value, f"line {line} of {path.name}", names)
             if self.unpaired is None:
                 self.unpaired = _unpaired(value, path, line)
-            return (_single if self.unpaired else _pair)(value, path, line)
+            if self.unpaired:
+                return _single(value, path, line)
+            pair = _pair(value, path, line)
+            return replace(pair, answer=_answer(value, path, line)) if answered else pair
 
         self._file = data
         self.left_out: LeftOut = {}
@@ -90,7 +95,7 @@ def labelled_pairs(place: str) -> list[Pair]:
 
 
 def _sides(row: Pair | Single) -> tuple[str, ...]:
-    return (row.chosen, row.rejected) if isinstance(row, Pair) else (row.completion,)
+    return (row.chosen, row.rejected, row.answer) if isinstance(row, Pair) else (row.completion,)
 
 
 def _unpaired(first: Mapping[str, object], data: Path, line: int) -> bool:
@@ -110,6 +115,15 @@ def _pair(value: Mapping[str, object], data: Path, line: int) -> Pair:
                        "differ.")
     return Pair(row.prompt, row.chosen, row.rejected, line, _cut(value, "chosen_truncated", data, line),
                 _cut(value, "rejected_truncated", data, line), turns=row.turns, margin=_margin(value, data, line))
+
+
+def _answer(value: Mapping[str, object], data: Path, line: int) -> str:
+    """The answer of a pair that a loss learns beside its sides, under the name that TRL gives it."""
+    found = own_answer(value, f"line {line} of {data.name}")
+    if not found:
+        raise LabError(f"Line {line} of {data.name} has no field {' or '.join(map(repr, OWN_ANSWERS))}, and the loss "
+                       "answer_sft learns an answer beside both sides: add it, or choose another loss.")
+    return found
 
 
 def _margin(value: Mapping[str, object], data: Path, line: int) -> float | None:

@@ -54,7 +54,7 @@ class Reviews:
             second = review(rng)
         prefers_first = rng.random() < preference(gold(first) - gold(second), self.temperature)
         chosen, rejected = (first, second) if prefers_first else (second, first)
-        return Pair(problem.prompt, chosen, rejected)
+        return Pair(problem.prompt, chosen, rejected, answer=problem.answer)
 
     def score(self, problem: Problem, completion: str) -> Score:
         return Score(gold(completion), fluency(completion) == 1)

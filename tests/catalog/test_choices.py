@@ -70,12 +70,12 @@ REFUSED_IN = (
     ("shaping", "overlong length_cost clipped clipped_between", "gdpo"),
     ("kl_placement", "reward", "gdpo"),
     ("pairs", "dataset", "dpo online_dpo ipo cdpo robust_dpo slic exo nca bco sppo apo_zero apo_down aot discopop kto "
-                         "mpo simpo cpo alphapo orpo reward_model"),
+                         "mpo simpo cpo tpo alphapo orpo reward_model"),
     ("pairs", "reference_once", "online_dpo"),
     ("divergence", "forward_kl jensen_shannon alpha", "nca bco sppo apo_zero apo_down aot kto mpo"),
     ("preference_loss",
      "sigmoid cdpo robust ipo ipo_mean hinge exo_pair nca_pair bco_pair sppo_hard apo_zero apo_down aot "
-     "aot_unpaired discopop sigmoid_norm kto apo_zero_unpaired", "simpo cpo alphapo orpo"),
+     "aot_unpaired discopop sigmoid_norm kto apo_zero_unpaired", "simpo cpo tpo alphapo orpo"),
 )
 
 

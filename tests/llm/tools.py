@@ -103,9 +103,10 @@ class Letters:
     """A task on which even a random model earns something: the share of letters before "n", those of "<unk>" too."""
 
     size, characters = None, "abc="
+    answer = "abc"
 
     def problems(self, count, rng):
-        return [Problem("abc="[: 1 + rng.integers(4)], "abc", line=7) for _ in range(count)]
+        return [Problem("abc="[: 1 + rng.integers(4)], self.answer, line=7) for _ in range(count)]
 
     def score(self, problem, completion):
         share = sum(letter < "n" for letter in completion) / 8

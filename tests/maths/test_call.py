@@ -74,6 +74,7 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                 "whole_log_ratio_chosen": tensors["logprobs"], "whole_log_ratio_rejected": tensors["old_logprobs"],
                 "log_ratio_chosen": tensors["logprobs"], "log_ratio_rejected": tensors["old_logprobs"],
                 "log_ratios": tensors["logprobs"], "kl": tensors["logprobs"],
+                "logprob_answer": tensors["logprobs"], "mean_length_answer": torch.tensor(3.0, dtype=dtype),
                 "mismatched_kl": tensors["advantages"].mean()}
     tensors |= {f"{of}logprob_{side}": tensors["logprobs"] for of in ("", "ref_", "whole_")
                 for side in ("chosen", "rejected")}

@@ -54,6 +54,7 @@ SLOW = {
     "cpo": lambda c, r, w, l_, m, n: -lsig(.5 * (w - l_)),
     "alphapo": lambda c, r, w, l_, m, n: -lsig(.5 * (math.exp(-.2 * l_ / n) - math.exp(-.2 * w / m)) / .2 - .3),
 }
+PAIRED = [choice.key for choice in PREFERENCE_LOSS.members if not choice.own_answer]
 WHOLE = {choice.key for choice in PREFERENCE_LOSS.members if choice.whole_batch}
 
 
@@ -67,12 +68,14 @@ def given(generator):
     ratios = {f"log_ratio_{side}": logprobs[f"logprob_{side}"] - logprobs[f"ref_logprob_{side}"]
               for side in ("chosen", "rejected")}
     whole = {f"whole_{key}": value for key, value in {**logprobs, **ratios}.items() if not key.startswith("ref_")}
-    return {**logprobs, **ratios, **whole, "mismatched_kl": torch.tensor(0.4, dtype=torch.float64),
+    return {**logprobs, **ratios, **whole, "logprob_answer": -3 - normal().abs(),
+            "mean_length_answer": torch.tensor(2.5, dtype=torch.float64),
+            "mismatched_kl": torch.tensor(0.4, dtype=torch.float64),
             "length_chosen": torch.tensor([3, 1, 4, 2, 5, 2]), "length_rejected": torch.tensor([2, 2, 6, 1, 3, 4])}
 
 
 def test_every_loss_has_a_slow_twin():
-    assert {*SLOW, *WHOLE} == set(NAMES)
+    assert {*SLOW, *WHOLE} == set(PAIRED)
 
 
 @every("name", SLOW)
@@ -125,6 +128,11 @@ def test_sft_and_orpo_count_every_token_of_the_batch_once(given, close):
     close(call(preferences.orpo, KNOBS, given).mean(), nll - 0.5 * sum(ratio) / 6)
 
 
+def test_answers_count_every_token_once(given, close):
+    """The answers of the batch have 15 tokens together, 2.5 each on average."""
+    close(call(preferences.answer_sft, KNOBS, given).mean(), -given["logprob_answer"].sum() / 15)
+
+
 def test_odds_of_a_certain_answer_are_finite(close):
     close(log_odds(torch.tensor([-1e-9, math.log(0.5), -50.0], dtype=torch.float64)), [
         -math.log(1e-9), 0, -50])
@@ -136,13 +144,13 @@ def test_odds_of_a_certain_answer_are_finite(close):
 def test_gradients_are_those_of_finite_differences(name, given):
     function = member(PREFERENCE_LOSS, name)
     keys = [key for key in given if key in signature(function).parameters and given[key].is_floating_point()
-            and key != "mismatched_kl" and not key.startswith("ref_")]
+            and key not in ("mismatched_kl", "mean_length_answer") and not key.startswith("ref_")]
     tensors = [given[key].clone().requires_grad_() for key in keys]
     assert torch.autograd.gradcheck(
         lambda *values: call(function, KNOBS, {**given, **dict(zip(keys, values, strict=True))}), tensors)
 
 
-@every("name", NAMES)
+@every("name", PAIRED)
 def test_a_step_downhill_raises_the_chosen_or_lowers_the_rejected_side(name, given):
     """What each of them is for: the margin grows. APO-down lowers both."""
     tensors = {key: value.clone().requires_grad_() for key, value in given.items() if value.is_floating_point()
@@ -158,7 +166,9 @@ def test_a_step_downhill_raises_the_chosen_or_lowers_the_rejected_side(name, giv
 def test_the_catalog_says_what_a_loss_asks_for(name):
     choice, asked = PREFERENCE_LOSS[name], set(signature(member(PREFERENCE_LOSS, name)).parameters)
     assert choice.reference == any("log_ratio" in key or key.startswith("ref_") for key in asked)
-    assert choice.every_token == all(key.startswith("whole_") for key in asked if "log" in key and key[:4] != "ref_")
+    assert choice.own_answer == any("answer" in key for key in asked)
+    assert choice.every_token == all(key.startswith("whole_") or "answer" in key
+                                     for key in asked if "log" in key and key[:4] != "ref_")
     assert choice.mismatched == ("mismatched_kl" in asked)
 
 

@@ -20,6 +20,8 @@ Knobs = Mapping[str, Value]
 Token = Mapping[str, Any]  # the numbers of one token by their names
 _TOKEN_RATIO = choices.RATIO["token"]
 
+LONGEST_ANSWER = 60  # characters
+
 
 def at(completion: Mapping[str, Any], when: str) -> dict[str, Any]:
     """The completion's numbers at one of the two moments; after the updates where the file has no other. `rho` is the
@@ -271,6 +273,9 @@ def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
             gained.append(side["logprob"] / len(side["tokens"]))
             found.append(Line(name, sign, "log π / T", f"{plain(side['logprob'])} / {len(side['tokens'])}",
                               plain(gained[-1]), "per token", (name.lower(),)))
+    if "own_answer" in pair:
+        found.append(Line("Task's answer", "log π(y_a)", "", "", f"{plain(pair['own_answer']['logprob'])} nats",
+                          f"{pair['own_answer']['text'][:LONGEST_ANSWER]}: learnt beside both sides", ("logprob",)))
     if len(gained) < 2 or not agrees(beta * (gained[0] - gained[1]), pair["margin"]):
         return found
     margin = pair["margin"]

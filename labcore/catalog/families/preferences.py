@@ -73,7 +73,7 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
                          ("log_ratio_chosen", "log_ratio_rejected", "logprob_chosen", "logprob_rejected",
                           "ref_logprob_chosen", "ref_logprob_rejected", "whole_log_ratio_chosen",
                           "whole_log_ratio_rejected", "whole_logprob_chosen", "length_chosen", "length_rejected",
-                          "mismatched_kl"), (
+                          "mismatched_kl", "logprob_answer", "mean_length_answer"), (
     _difference("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)", **_OWN,
                 any_divergence=True, elsewhere=(_dpo(_DPO_KL), There("OpenRLHF")),
                 worked=lambda of: Worked("−log σ(β(c − r))", "−log σ({margin})",
@@ -151,10 +151,11 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
     PreferenceLoss("simpo", "SimPO: mean log-probs with a target margin, no reference",
                    r"-\log\sigma\big(\tfrac\beta{T_w}\ell_w-\tfrac\beta{T_l}\ell_l-\gamma\big)", **_OWN,
                    knobs=(TARGET_MARGIN,), cautions=(_NORMALISED,), trainer="CPOTrainer", elsewhere=(
-        There("CPOTrainer ms-swift", {"loss_type": "simpo"}, knobs={"target_margin": "simpo_gamma"}),)),
+        There("CPOTrainer ms-swift", {"loss_type": "simpo"}, knobs={"target_margin": "simpo_gamma"}),
+        There("TPOTrainer", {"loss_type": "tpo-l"}, knobs={"target_margin": "tpo_l_gamma"}))),
     PreferenceLoss("cpo", "CPO: logistic loss of the difference of log-probs, no reference",
                    r"-\log\sigma\big(\beta(\ell_w-\ell_l)\big)", **_OWN, trainer="CPOTrainer", elsewhere=(
-        There("CPOTrainer ms-swift", {"loss_type": "sigmoid"}),)),
+        There("CPOTrainer ms-swift TPOTrainer", {"loss_type": "sigmoid"}),)),
     PreferenceLoss("alphapo", "AlphaPO: SimPO with a bent reward, no reference",
                    r"-\log\sigma\big(\beta(\bar r_w-\bar r_l)-\gamma\big)", **_OWN,
                    knobs=(TARGET_MARGIN, REWARD_ALPHA), cautions=(_NORMALISED,), trainer="CPOTrainer",
@@ -171,6 +172,10 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
     PreferenceLoss("sft", "SFT: log-likelihood of the chosen side", r"-\tfrac{\ell_w}{\bar T_w}", whole_batch=True,
                    every_token=True, trains="chosen", term="SFT",
                    elsewhere=(_dpo(_DPO_KL, refuses=("pair_weighting",)),)),
+    PreferenceLoss("answer_sft", "SFT on the task's own answer, beside the pair", r"-\tfrac{\ell_a}{\bar T_a}",
+                   own_answer=True, every_token=True, trains="answer", term="SFT", trainer="TPOTrainer",
+                   letters=(Letter(r"\ell_a", r"\ell_a = \log\pi_\theta(y_a)"),),
+                   elsewhere=(There("TPOTrainer"),)),
 ))
 
 DIVERGENCE = Family("divergence", "divergence", "labcore.maths.divergences", ("log_ratios",), (

@@ -155,6 +155,15 @@ ROWS = (
                    "log-probs fall.",
              paper="Xu et al. 2024, arXiv:2401.08417",
              defaults={"beta": 0.1, "second_loss": "sft"}),
+    _offline("tpo", "TPO", "cpo", models=("policy",),
+             summary="Learns from three answers: raises the chosen over the rejected, without a reference model, and "
+                     "imitates the task's own answer.",
+             latex=r"L = w_1\big(-\log\sigma\big(\beta[\log\pi_\theta(y_w)-\log\pi_\theta(y_l)]\big)\big) + "
+                   r"w_2\big(-\tfrac1{\bar T_a}\log\pi_\theta(y_a)\big),\quad \bar T_a = \tfrac1B\textstyle\sum T_a",
+             watch="The log-prob of the task's answer rises while that of the chosen completion may fall. Pairs of "
+                   "your file need the answer in a field reference. With the loss simpo it is the paper's TPO-L.",
+             paper="Saeidi et al. 2024, arXiv:2405.16681",
+             defaults={"beta": 0.1, "second_loss": "answer_sft"}),
     _offline("alphapo", "AlphaPO", "alphapo", models=("policy",),
              summary="SimPO with a nonlinear reward: α sets how strongly unlikely completions are pushed down.",
              latex=r"L = -\log\sigma\big(\beta(\bar r_w-\bar r_l)-\gamma\big),\quad \bar r = \tfrac1\alpha\big(1-"

@@ -52,9 +52,10 @@ def _beta(value: float, source: str) -> Defaults:
 # Which configuration of TRL an algorithm's learning rate is from: its own, else that of its loop.
 _CONFIGS = {**dict.fromkeys(("opd", "minillm"), "DistillationConfig"), "gkd": "GKDConfig", "rloo": "RLOOConfig",
             "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig",
-            **dict.fromkeys(("simpo", "cpo", "alphapo"), "CPOConfig"), "orpo": "ORPOConfig", "online": "GRPOConfig",
+            **dict.fromkeys(("simpo", "cpo", "alphapo"), "CPOConfig"), "orpo": "ORPOConfig",
+            "tpo": "TPOConfig", "online": "GRPOConfig",
             "preference": "DPOConfig", "prm": "PRMConfig", "reward_model": "RewardConfig", "sft": "SFTConfig"}
-_RATES = {"OnlineDPOConfig": 5e-7, "PRMConfig": 1e-5, "RewardConfig": 1e-4, "SFTConfig": 2e-5,
+_RATES = {"OnlineDPOConfig": 5e-7, "TPOConfig": 5e-7, "PRMConfig": 1e-5, "RewardConfig": 1e-4, "SFTConfig": 2e-5,
           "GKDConfig": 2e-5}  # of the others: 1e-6
 _RATE = 1e-6
 
@@ -86,6 +87,7 @@ _OF_ROWS: Mapping[str, Defaults] = {
     "online_dpo": {"group_size": Default(2, _trl("OnlineDPOTrainer, and the paper")),
                    "temperature": Default(0.9, _trl("OnlineDPOConfig"))},
     "simpo": _beta(2.0, "Meng et al. 2024, arXiv:2405.14734"), "cpo": _beta(0.1, _trl("CPOConfig")),
+    "tpo": _beta(0.01, _trl("TPOConfig")),
     "alphapo": _beta(2.5, "Gupta et al. 2025, arXiv:2501.03884"), "orpo": _beta(0.1, _trl("ORPOConfig"))}
 _LENGTH = 256
 _BUFFER = "a fifth of the length limit, as in Yu et al. 2025, arXiv:2503.14476"

@@ -91,9 +91,12 @@ PREFERENCE = (
             lambda v: not all(weight for _, weight in choices.weighted_losses(v))),
     Caution("The rejected sides are not used: this is SFT on the chosen ones.",
             lambda v: all(each.trains == "chosen" for each in choices.chosen(choices.PREFERENCE_LOSS, v))),
+    Caution("The pairs are not used: this is SFT on the tasks' own answers.",
+            lambda v: all(each.own_answer for each in choices.chosen(choices.PREFERENCE_LOSS, v))),
     Caution("Nothing holds the policy near its base: both log-probabilities may fall. The second loss sft holds the "
             "chosen side.", lambda v: not any(
-                each.reference or each.whole_batch for each in choices.chosen(choices.PREFERENCE_LOSS, v))),
+                each.reference or each.whole_batch or each.own_answer
+                for each in choices.chosen(choices.PREFERENCE_LOSS, v))),
     Caution("Other divergences than the reverse KL were derived for the loss sigmoid: with this one they have no such "
             "meaning.", lambda v: v["divergence"] != "reverse_kl" and any(
                 each.reference and each.pairwise and not each.any_divergence

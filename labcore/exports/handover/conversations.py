@@ -10,7 +10,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from labcore.exports.handover.plan import Plan
+from labcore.exports.handover.plan import Plan, learns_answers
 from labcore.runs.files.untrusted import json_of
 from labcore.tasks import layouts, reward_call, task
 from labcore.tasks.layouts import names_of
@@ -90,6 +90,7 @@ def pairs(count: int, seed: int = 0) -> list[dict]:
              **{key: float(row.columns[key]) for key in ("margin",) if key in row.columns}}
             for row in drawn(rows(), count, seed)]
 '''
+_ANSWER = '"reference": own_answer(renamed(row.columns, DATA, NAMES), DATA)'  # learnt beside both sides
 _TURNS = '''
 
 SYSTEM = {system!r}  # in front of conversations that have no system turn of their own; empty: none
@@ -141,12 +142,13 @@ def code(plan: Plan, every_answer: bool, labelled: bool) -> str:
         labelled=not verifiable, kept="rows()" if verifiable else "[row for row in rows() if row.label is not False]",
         hidden=GIVEN_OTHERWISE,
         answer='row.answer or ""' if verifiable else "row.chosen if row.chosen is not None else row.completion")
-    return body + (_PAIRS if labelled else "")
+    more = f", {_ANSWER}" if learns_answers(plan) else ""
+    return body + (_PAIRS.replace('"prompt": asked(row)', f'"prompt": asked(row){more}') if labelled else "")
 
 
 def turns_code(plan: Plan, arguments: bool = False) -> str:
     """The code that turns rows into conversations; with `arguments`, those of the template go with every row."""
-    sides = () if plan.loop == "online" else ("chosen", "rejected", "completion")  # online they are columns
+    sides = ("chosen", "rejected", "completion", "reference") if plan.loop != "online" else ()  # online: columns
     return _TURNS.format(system=plan.get("system_prompt", ""), sides=sides,
                          arguments=thinking(plan) if arguments else {})
 

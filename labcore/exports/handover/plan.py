@@ -244,6 +244,12 @@ def choices_of(family: Family[Any], tool: str, otherwise: str, setting: str = ""
     return rule
 
 
+def learns_answers(plan: Plan) -> bool:
+    """Whether the run learns the task's own answers beside its pairs."""
+    return plan.loop == "preference" and any(
+        each.own_answer for each in choices.chosen(choices.PREFERENCE_LOSS, plan.spec.knobs))
+
+
 def pairs_of(more: str = "") -> Rule:
     """What becomes of the source of pairs: the scripts sample them once, before training. `more` says what of that the
     tool has otherwise."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.exports.handover import conversations
-from labcore.exports.handover.plan import Plan
+from labcore.exports.handover.plan import Plan, learns_answers
 from labcore.runs.files import untrusted
 from labcore.tasks import add, math_equal, numbers, verifiers
 
@@ -75,10 +75,11 @@ _PAIRS = '''
 
 def pairs(count: int, seed: int = 0) -> list[dict[str, str]]:
     """Pairs of your file."""
-    return [{"prompt": text_of(row, "prompt", "question"), "chosen": str(row["chosen"]),
-             "rejected": str(row["rejected"]), **{key: float(row[key]) for key in ("margin",) if key in row}}
+    return [{{"prompt": text_of(row, "prompt", "question"), "chosen": str(row["chosen"]),
+             "rejected": str(row["rejected"]){answer}, **{{key: float(row[key]) for key in ("margin",) if key in row}}}}
             for row in drawn(rows(), count, seed)]
 '''
+_ANSWER = ', "reference": text_of(row, "reference", "answer")'  # that is learnt beside both sides
 _SINGLES = '''
 
 def pairs(count: int, seed: int = 0) -> list[dict]:
@@ -136,7 +137,7 @@ def sampled_pairs(model, tokenizer, prompts: int = PAIR_PROMPTS) -> list[dict[st
             ordered = sorted(group, key=lambda text: score(text, row["answer"]))
             for chosen, rejected in zip(reversed(ordered), ordered[:len(ordered) // 2]):
                 if score(chosen, row["answer"]) > score(rejected, row["answer"]):
-                    found.append({{"prompt": row["prompt"], "chosen": chosen, "rejected": rejected}})
+                    found.append({{"prompt": row["prompt"], "chosen": chosen, "rejected": rejected{answer}}})
     if not found:
         raise SystemExit("No prompt got both a better and a worse answer: raise PAIR_PROMPTS or GROUP_SIZE.")
     return found
@@ -165,9 +166,10 @@ def task_code(plan: Plan, more: str = "", every_answer: bool = True, arguments: 
         body += conversations.turns_code(plan, arguments)
     if needs_pairs(plan) and not brings_pairs(plan):
         body += _scored(plan) + "\n" + _SAMPLED.format(
-            **{"pair_prompts": plan.rows, "seed": spec.seed, **knobs}, written=_WRITTEN[plan.chat])
+            **{"pair_prompts": plan.rows, "seed": spec.seed, **knobs}, written=_WRITTEN[plan.chat],
+            answer=', "reference": row["answer"]' if learns_answers(plan) else "")
     elif needs_pairs(plan) and not read:
-        body += _SINGLES if learns_singles(plan) else _PAIRS
+        body += _SINGLES if learns_singles(plan) else _PAIRS.format(answer=_ANSWER if learns_answers(plan) else "")
     elif plan.loop == "online":
         body += _scored(plan)
     return imports(body + more) + "\n" + body + more

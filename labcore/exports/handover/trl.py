@@ -34,9 +34,9 @@ from labcore.exports.handover.training_arguments import TRAINING_ARGUMENTS
 
 VERSION = "1.16.0"
 TRAINERS = {f"{name}Trainer": f"{name}Config" for name in (
-    "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "SFT", "Reward", "PRM", "GKD", "Distillation")}
+    "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "TPO", "SFT", "Reward", "PRM", "GKD", "Distillation")}
 MODULES = {f"{name}Trainer": f"trl.experimental.{name.lower()}" for name in (
-    "CPO", "GKD", "GMPO", "ORPO", "PRM")}  # others: trl
+    "CPO", "GKD", "GMPO", "ORPO", "PRM", "TPO")}  # others: trl
 LAST = {"PRMTrainer": "1.13.0"}  # the last version with a trainer that VERSION lacks
 _OF_LOOPS = {"prm": "PRMTrainer", "reward_model": "RewardTrainer"}
 # Of others the first of these choices that has a trainer of its own says which, else it is the usual one.
@@ -51,8 +51,16 @@ def trainer(plan: Plan) -> str:
     if plan.loop in _OF_LOOPS:
         return _OF_LOOPS[plan.loop]
     families, usual = _FAMILIES[plan.loop]
+    if plan.loop == "preference" and (both := _of_losses(plan)):
+        return both
     chosen = (family[str(plan[family.key])].trainer for family in families if family.key in plan.spec.knobs)
     return next(filter(None, chosen), usual)
+
+
+def _of_losses(plan: Plan) -> str:
+    """The trainer of a loss that is added to another one, where it has that too."""
+    first, *added = choices.chosen(choices.PREFERENCE_LOSS, plan.spec.knobs)
+    return next((each.trainer for each in added if each.trainer and first.there(each.trainer)), "")
 
 
 def _thinking(plan: Plan, value: Any) -> Line:

@@ -1,4 +1,4 @@
-"""Settings of TRL's DPOTrainer, KTOTrainer, CPOTrainer and ORPOTrainer for the knobs of preference runs."""
+"""Settings of TRL's DPOTrainer, KTOTrainer, CPOTrainer, ORPOTrainer and TPOTrainer for the knobs of preference runs."""
 
 from __future__ import annotations
 
@@ -130,6 +130,17 @@ def without(trainer: str) -> Rules:
             "pair_weighting": _unless("pair_weighting", False, f"{trainer} does not weight pairs")}
 
 
+_ANSWERS = tuple(each.key for each in choices.PREFERENCE_LOSS if each.own_answer)
+
+
+def _answers(knob: str) -> Rules:
+    """A further loss of TPOTrainer: only that of the answers, whose weight is `tpo_alpha`."""
+    weight = choices.LOSSES[knob]
+    return {knob: choice({choices.NO_LOSS: ({}, ""), **dict.fromkeys(_ANSWERS, ({}, ""))},
+                         "TPOTrainer adds nothing but the SFT loss of the answers"),
+            weight: lambda plan, value: (to("tpo_alpha") if plan[knob] in _ANSWERS else built_in())(plan, value)}
+
+
 RULES: dict[str, Rules] = {
     "DPOTrainer": _DPO,
     "KTOTrainer": {
@@ -143,6 +154,9 @@ RULES: dict[str, Rules] = {
         "second_loss": choice({choices.NO_LOSS: ({"cpo_alpha": 0.0}, ""), "sft": ({}, "")},
                               "CPOTrainer adds nothing but the SFT loss"),
         "second_weight": only_with("second_loss", "sft", to("cpo_alpha", note="of the mean over the batch's tokens"))},
+    "TPOTrainer": {
+        **_COMMON, **without("TPOTrainer"), **_answers("second_loss"), **_answers("third_loss"),
+        "preference_loss": choices_of(choices.PREFERENCE_LOSS, "TPOTrainer", "see loss_type")},
     "ORPOTrainer": {
         **_COMMON, **without("ORPOTrainer"),
         "preference_loss": choices_of(choices.PREFERENCE_LOSS, "ORPOTrainer", "it has ORPO only")},

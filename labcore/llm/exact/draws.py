@@ -28,9 +28,10 @@ from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, sample_once
 from labcore.llm.preference_objective import Sides
+from labcore.llm.rendering import encode_answers
 from labcore.llm.rollout import Rollout, credit
 from labcore.llm.session import LlmSession
-from labcore.maths.logprobs import log_square_sum
+from labcore.maths.logprobs import log_square_sum, selective_log_softmax
 from labcore.maths.preferences import likelihood, reference_point
 
 MOST_BATCHES = 20_000  # that are enumerated
@@ -236,10 +237,24 @@ def pair_gradient(session: LlmSession, world: World) -> Tensor:
                  if REFERENCE in session.models else None, _likelihoods(session, world, whose, sides))
     kl = _reference_point(session, world, whose, sides)
     # The loss of all pairs together; where it is a sum over pairs, each one's part is weighed afterwards.
-    slope = torch.autograd.grad(objective.loss(knobs, seen, len(found) if whole else 1, kl), leaf)[0]
+    slope = torch.autograd.grad(objective.loss(knobs, seen, len(found) if whole else 1, kl) + 0 * leaf.sum(), leaf)[0]
     if not whole:
         slope = slope * torch.tensor([row[0] for row in found]).double().repeat_interleave(2)
-    return -gradient((slope * sums).sum(), session.policy.parameters())
+    total = (slope * sums).sum()
+    if objective.asks(knobs, "own_answer"):
+        total = total + _of_answers(session, world, found)
+    return -gradient(total, session.policy.parameters())
+
+
+def _of_answers(session: LlmSession, world: World, found: list[tuple[float, int, int, int]]) -> Tensor:
+    """The loss of the prompts' own answers, each as likely as the pairs of its prompt. ()"""
+    texts = [problem.answer for problem in world.problems]
+    prompts, answers = encode_answers(session.rendering, world.problems, texts, session.context, session.device)
+    logits = completion_outputs(session.policy, prompts, answers.ids).double()
+    sums = (selective_log_softmax(logits, answers.ids) * answers.mask).sum(1)
+    likely = sums.new_zeros(len(world)).index_add(0, torch.tensor([row[1] for row in found]),
+                                                  torch.tensor([row[0] for row in found]).double())
+    return objective.answer_loss(session.knobs, likely * sums, float(likely @ answers.lengths.double()), 1)
 
 
 def _summed(session: LlmSession, model: Network, world: World, whose: Tensor, sides: Tensor) -> Tensor:

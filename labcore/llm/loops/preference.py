@@ -21,6 +21,7 @@ from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import at_tokens, precision
 from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.networks import POLICY, REFERENCE
+from labcore.llm.own_answers import OwnAnswers, learn_answers
 from labcore.llm.pairs import Pairs, next_pairs, prepare
 from labcore.llm.preference_objective import Sides
 from labcore.llm.probes import view
@@ -108,6 +109,7 @@ def step(session: LlmSession, found: Pairs, taken: Taken) -> dict[str, float]:
     session.updates += 1
     metrics = {"loss": taken.loss, "grad_norm": norm, "learning_rate": rate, "entropy": taken.entropy}
     metrics |= {} if taken.mismatched_kl is None else {"kl/mismatched": taken.mismatched_kl}
+    metrics |= {} if taken.answers is None else {"logps/answer": taken.answers.mean_logprob}
     return metrics | (_single_metrics if found.singles else _pair_metrics)(taken.sides, session.knobs["beta"])
 
 
@@ -118,6 +120,8 @@ def shown(session: LlmSession, found: Pairs, taken: Taken, met: Met | None) -> d
     if found.singles:
         return {"pairs": [], "beta": beta}
     pairs = _shown(found.pairs, taken.sides, beta)
+    for pair, text, logprob in zip(pairs["pairs"], *(taken.answers.shown if taken.answers else ((), ())), strict=False):
+        pair["own_answer"] = {"text": text, "logprob": logprob}
     for pair, asked in zip(pairs["pairs"], found.pairs if met else (), strict=False):
         pair |= session.rendering.shown(asked)
     for row, side in enumerate(given(met, session, taken.completions, 2 * len(pairs["pairs"])) if met else ()):
@@ -128,17 +132,18 @@ def shown(session: LlmSession, found: Pairs, taken: Taken, met: Met | None) -> d
 @dataclass(frozen=True)
 class Taken:
     """The numbers of `gradients` beside the gradient: the completions and their sides, without gradient; `entropy` in
-    nats/token."""
+    nats/token; the tasks' own answers, where a loss learns them."""
 
     loss: float
     completions: Completions
     sides: Sides
     entropy: float
     mismatched_kl: float | None
+    answers: OwnAnswers | None = None
 
     @property
     def tokens(self) -> int:
-        return int(self.completions.mask.sum())
+        return int(self.completions.mask.sum()) + (self.answers.tokens if self.answers else 0)
 
 
 @part_of("update")
@@ -162,12 +167,14 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
     for some, rows in parts:
         sides, entropy = _sides(session, prompts[some], completions, labels, rows, same, met)
         part = objective.loss(knobs, whole.with_part(rows, sides) if whole else sides, len(prompts), kl)
-        part.backward()
+        if part.requires_grad:  # else no loss is one of pairs
+            part.backward()
         loss = part.item() if whole else loss + part.item()
         seen.append(replace(sides, sums=sides.sums.detach()))
         entropies += float(entropy)
-    return Taken(loss, completions, Sides.together(seen), entropies / int(completions.mask.sum()),
-                 None if kl is None else float(kl))
+    answers = learn_answers(session, found.pairs) if objective.asks(knobs, "own_answer") else None
+    return Taken(loss + (answers.loss if answers else 0), completions, Sides.together(seen),
+                 entropies / int(completions.mask.sum()), None if kl is None else float(kl), answers)
 
 
 @retried

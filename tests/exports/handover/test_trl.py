@@ -43,7 +43,8 @@ def config_in(script: str) -> dict:
 @pytest.mark.parametrize("algorithm, trainer", [
     ("grpo", "GRPOTrainer"), ("gmpo", "GMPOTrainer"), ("ppo", "GRPOTrainer"), ("rloo", "RLOOTrainer"),
     ("reinforce", "RLOOTrainer"), ("dpo", "DPOTrainer"), ("ipo", "DPOTrainer"), ("kto", "KTOTrainer"),
-    ("simpo", "CPOTrainer"), ("orpo", "ORPOTrainer"), ("reward_model", "RewardTrainer"), ("sft", "SFTTrainer"),
+    ("simpo", "CPOTrainer"), ("tpo", "TPOTrainer"),
+    ("orpo", "ORPOTrainer"), ("reward_model", "RewardTrainer"), ("sft", "SFTTrainer"),
     ("dft", "SFTTrainer"), ("gkd", "GKDTrainer"), ("seqkd", "SFTTrainer"), ("opd", "DistillationTrainer"),
     ("minillm", "DistillationTrainer")])
 def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
@@ -68,6 +69,9 @@ def test_each_algorithm_gets_the_nearest_trainer(algorithm, trainer):
     ("reward_model", {"centering": 0.02}, {"center_rewards_coefficient": 0.02, "per_device_train_batch_size": 64}),
     ("reward_model", {"centering": 0.0}, {"center_rewards_coefficient": None}),
     ("simpo", {"second_loss": "none"}, {"loss_type": "simpo", "cpo_alpha": 0.0}),
+    ("tpo", {}, {"loss_type": "sigmoid", "tpo_alpha": 1.0, "beta": 0.1}),
+    ("simpo", {"second_loss": "none", "third_loss": "answer_sft", "third_weight": 0.3}, {
+        "loss_type": "tpo-l", "tpo_l_gamma": 1.0, "tpo_alpha": 0.3}),
     ("simpo", {}, {"loss_type": "simpo", "simpo_gamma": 1.0, "cpo_alpha": 1.0, "beta": 2.0})])
 def test_preference_losses_under_trls_names(algorithm, knobs, found):
     assert trl.settings(plan(algorithm, knobs=knobs)).items() >= found.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import isfinite, log
 
 import pytest
@@ -14,13 +15,14 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.errors import Diverged, LabError
-from labcore.llm import pairs
+from labcore.llm import own_answers, pairs
 from labcore.llm.batch import Completions
 from labcore.llm.generation import Generated
 from labcore.llm.loops import preference
 from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.networks import REFERENCE
 from labcore.llm.probes.budget import Budget
+from labcore.llm.rendering import encode_answers
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.tasks.task import Pair, Score, Single
 from tests.llm.tools import SOMETIMES, records, session, shake, weights
@@ -238,6 +240,7 @@ def test_every_row_learns(key):
         key, steps=20, pairs_per_step=16, learning_rate=0.01)
     if key == "apo_down":
         started.pairs = WORSE_THAN_THE_BASE
+    started.task.answer = "abc" * 8  # which earns more than the base does in the six tokens that are sampled
     got = records(started)
     first, last = got[0].metrics, got[-1].metrics
     assert last["loss"] < first["loss"] and last["rewards/accuracies"] > 0.6
@@ -296,6 +299,54 @@ def test_simpo_adds_the_loss_of_sft_unless_it_is_switched_off():
     logprobs = (selective_log_softmax(logits, completions.ids) * completions.mask)[::2]  # the chosen sides
     loss, own = (preference.update(each, pairs.Pairs(PAIRS))[0]["loss"] for each in (usual, alone))
     assert loss - own == pytest.approx(-float(logprobs.sum() / completions.lengths[::2].sum()), rel=1e-5)
+
+
+@pytest.mark.parametrize("knobs", [{}, {"preference_loss": "sigmoid", "ld_alpha": 0.3, "pair_weighting": True}],
+                         ids=["TPO", "DPO with the answer"])
+def test_the_answer_is_learnt_beside_both_sides(knobs, monkeypatch):
+    """Its loss is −ℓ per token of all answers, whatever is done to the pairs, in any micro-batches."""
+    pairs_of = [replace(pair, answer=answer) for pair, answer in zip(PAIRS, ("abc", "bb", "abcd", "a"), strict=True)]
+    key = "dpo" if knobs else "tpo"
+    both, alone = (session(key, second_loss=name, second_weight=0.7, **knobs) for name in ("answer_sft", "none"))
+    prompts, answers = encode_answers(both.rendering, pairs_of, [pair.answer for pair in pairs_of], 64, both.device)
+    logits = completion_outputs(both.policy, prompts, answers.ids)
+    nll = -(selective_log_softmax(logits, answers.ids) * answers.mask).sum() / answers.mask.sum()
+    expected = torch.autograd.grad(0.7 * nll, [*both.policy.parameters()])
+    taken = [preference.gradients(each, pairs.Pairs(pairs_of)) for each in (both, alone)]
+    assert taken[0].loss - taken[1].loss == pytest.approx(0.7 * float(nll.detach()), rel=1e-5)
+    assert taken[0].tokens - taken[1].tokens == int(answers.mask.sum()) and taken[1].answers is None
+    for ours, without, beside in zip(both.policy.parameters(), alone.policy.parameters(), expected, strict=True):
+        assert torch.allclose(ours.grad - without.grad, beside, atol=1e-6)
+    whole = both.policy.lm_head.weight.grad.clone()
+    both.policy.zero_grad()
+    monkeypatch.setattr(own_answers, "micro_batches", lambda *_: iter(
+        [(slice(0, 1), slice(0, 1)), (slice(1, 4), slice(1, 4))]))
+    assert preference.gradients(both, pairs.Pairs(pairs_of)).loss == pytest.approx(taken[0].loss, rel=1e-5)
+    assert torch.allclose(both.policy.lm_head.weight.grad, whole, atol=1e-6)
+
+
+def test_the_answer_of_a_pair_is_shown_and_measured():
+    started = session("tpo", steps=1, pairs_per_step=2)
+    [record] = records(started, pictures=True)
+    shown = [pair["own_answer"] for pair in record.samples["pairs"]]
+    assert {each["text"] for each in shown} == {"abc"}
+    assert record.metrics["logps/answer"] == pytest.approx(sum(each["logprob"] for each in shown) / 2, rel=1e-4)
+
+
+def test_pairs_without_an_answer_cannot_teach_it(preferences, tmp_path):
+    with pytest.raises(LabError, match=r"Line 1 of pairs.jsonl has no field 'reference' or 'answer'"):
+        session("tpo", letters=False, task="preferences", data=preferences)
+    with pytest.raises(LabError, match=r"The pair in line 3 of your file has no answer"):
+        preference.update(session("tpo"), pairs.Pairs([replace(PAIRS[0], line=3)]))
+    path = tmp_path / "triples.jsonl"
+    path.write_text("".join(json.dumps({"prompt": p.prompt, "chosen": p.chosen, "rejected": p.rejected, name: "abd"})
+                            + "\n" for p, name in zip(PAIRS, ("reference", "answer") * 2, strict=True)))
+    started = session("tpo", letters=False, task="preferences", data=str(path), steps=12, learning_rate=0.01)
+    assert {pair.answer for pair in pairs.next_pairs(started, 4).pairs} == {"abd"} and "d" in started.task.characters
+    got = records(started)
+    assert got[-1].metrics["logps/answer"] > got[0].metrics["logps/answer"] + 1
+    assert {pair.answer for pair in pairs.next_pairs(session(
+        "dpo", letters=False, task="preferences", data=str(path)), 4).pairs} == {""}
 
 
 def test_kto_compares_with_completions_of_other_prompts():
