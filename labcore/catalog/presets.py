@@ -106,12 +106,12 @@ _LLM = (
         knobs=_FOUR, beside="entropy_held"),
     Preset("entropy_held", "Entropy held by KL-Cov", "The same updates, with a pull on the tokens of highest "
            "covariance", (
-        "The entropy falls more slowly than with GRPO, although the reward rises as well.",
-        "A tenth of the tokens are pulled back: tokens whose log-prob and advantage are both high, or both low.",
-        "Set the pull on high-covariance tokens to 0 during the run: the entropy then falls as it does with GRPO."),
-        "entropy", 'last(run, "entropy") > last(beside, "entropy") + 0.1 and last(run, "reward") > 0.5', steps=20,
-        algorithm="kl_cov", knobs={"updates_per_batch": 4, "cov_share": 0.1, "cov_pull": 2.0},
-        beside="entropy_collapse"),
+               "The entropy falls more slowly than with GRPO, although the reward rises as well.",
+               "A tenth of the tokens are pulled back: tokens whose log-prob and advantage are both high, or both low.",
+               "Set the pull on high-covariance tokens to 0 during the run: the entropy then falls as it does with GRPO."),
+           "entropy", 'last(run, "entropy") > last(beside, "entropy") + 0.1 and last(run, "reward") > 0.5', steps=20,
+           algorithm="kl_cov", knobs={"updates_per_batch": 4, "cov_share": 0.1, "cov_pull": 2.0},
+           beside="entropy_collapse"),
     Preset("reward_hacking", "Reward hacking", "A reward for the order alone, β = 0", (
         "The reward rises to almost 1, while the gold reward falls to 0.",
         "Completions shrink to one letter, which is always in order.",
