@@ -123,8 +123,9 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
     turns = _turns(model, (there.cumsum(1) - 1).clamp(min=0))
     sees = there[:, None, None, :width] & there.new_ones(width, width).tril()
     # Of each layer the keys and the values, time first: what a step writes, and what it reads, is in one piece.
-    cache = weight.new_empty(len(matrices), 2, width + length, count * group_size, model.config.num_key_value_heads,
-                             _head_size(model))
+    # A tensor for each layer, so that they fit into gaps that the last update left.
+    size = (2, width + length, count * group_size, model.config.num_key_value_heads, _head_size(model))
+    cache = [weight.new_empty(size) for _ in matrices]
 
     def prefill(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         for part, each in zip(cache[layer], (k, v), strict=True):
@@ -132,8 +133,8 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
         return attend_rows(q, k, v, bias(sees, q.dtype))
 
     def extend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        cache[layer, 0, seen], cache[layer, 1, seen] = k[:, :, 0], v[:, :, 0]
-        keys, values = cache[layer, :, :seen + 1]
+        cache[layer][0, seen], cache[layer][1, seen] = k[:, :, 0], v[:, :, 0]
+        keys, values = cache[layer][:, :seen + 1]
         return attend_next(q, keys, values, mask)
 
     def multiply() -> Multiply:

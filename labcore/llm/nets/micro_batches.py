@@ -1,6 +1,6 @@
 """A batch cut into parts that fit into memory, and cut finer once memory turned out to be short.
 
-How a batch is cut changes no gradient but for rounding, and depends on the spec and the device's memory alone.
+How a batch is cut changes no gradient but for rounding, and depends on the spec and on a GPU's memory alone.
 """
 
 from __future__ import annotations
@@ -71,13 +71,12 @@ def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: Ru
     models = list(models)
     device = next(models[0].parameters()).device
     width = passes.HALF if spec.knobs["dtype"] == "bf16" else passes.FULL
-    if device.type != "cuda":
-        return Room(passes.ON_PROCESSOR, width, halvings)
     seen = {id(weight): weight.numel() for model in models for weight in model.parameters()}
     moved = {id(weight): weight.numel() for model in learning for weight in model.parameters() if weight.requires_grad}
     mode, optimizer = passes.Mode(device.type, width), str(spec.knobs.get("optimizer"))
     there = passes.of_run(sum(seen.values()), sum(moved.values()), spec.row.loop, mode, optimizer)
-    card = passes.of_card(torch.cuda.get_device_properties(device).total_memory, spec.knobs)
+    total = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
+    card = total and passes.of_card(total, spec.knobs)
     return Room(passes.room(head.MAX_ELEMENTS, mode, card, there), width, halvings)
 
 

@@ -293,7 +293,7 @@ def test_the_record_of_that_step_says_so_and_a_checkpoint_keeps_it(algorithm, mo
     assert len(first.notes) == 1 and second.notes == () and started.halvings == 1
     started.save(tmp_path)
     again = session(algorithm, steps=2, resume=tmp_path)
-    assert again.halvings == 1 and again.room == Room(passes.ON_PROCESSOR, halvings=1)
+    assert again.halvings == 1 and again.room == Room(passes.OF_SMALL, halvings=1)
 
 
 @pytest.mark.parametrize("copied", [lambda started: apart(started, 3), lambda started: replace(started, notes=[])],

@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 
 from labcore import machine
+from labcore.llm.nets.forward import layers_of
+from labcore.llm.nets.micro_batches import at_once, room_of
 from labcore.llm.sizing import memory, passes
 from labcore.llm.sizing.memory import Sizes
 from labcore.llm.sizing.passes import Batch, Mode
 from labcore.runs.spec.run_spec import make
+from tests.llm.tools import model
 
 HELD = [{"name": "policy", "parameters": 1000, "learnt": 1000}, {"name": "reference", "parameters": 1000, "learnt": 0},
         {"name": "critic", "parameters": 1010, "learnt": 1010}]
@@ -77,6 +80,18 @@ def test_what_bounds_a_micro_batch_and_given_answers_its_length():
         assert [memory.batch(each, deep).prompts for each in (spec, again)] == [2, 8]
     sft = make(algorithm_key="sft", task_key="sort")
     assert memory.batch(sft, replace(SIZES, answer=3)).length == 3
+
+
+def test_a_large_batch_of_a_small_model_is_cut_as_the_engine_cuts_it():
+    knobs = {"prompts_per_step": 32, "group_size": 64, "max_new_tokens": 64}
+    spec, network = make(algorithm_key="grpo", task_key="sort", model="tiny", knobs=knobs), model()
+    sizes = replace(SIZES, **vars(layers_of(network)), context=2048, held=[
+        {"name": "policy", "parameters": network.num_parameters(), "learnt": network.num_parameters()}])
+    room = room_of([network], [network], spec)
+    deep = replace(sizes, layers=400)
+    assert memory.batch(spec, sizes).prompts == at_once(network, memory.whole_batch(spec, sizes), room)
+    assert passes.activations(deep, memory.batch(spec, deep), Mode()) <= room.size == passes.OF_SMALL
+    assert memory.batch(spec, deep).prompts < memory.batch(spec, sizes).prompts
 
 
 def test_on_a_gpu_what_decoding_reads_stays_there(monkeypatch):

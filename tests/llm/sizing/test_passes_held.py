@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from labcore.catalog.llm.models import MODELS
 from labcore.llm.sizing import passes
 
 
@@ -20,7 +21,25 @@ def test_room_on_a_card_is_what_the_run_leaves_of_it():
     assert passes.room(2**26, mode, 20 * gib, there) == int(0.8 * 20 * gib - there - chunk)
     assert passes.room(2**26, mode, 16 * gib, there) == int(0.05 * 16 * gib), "never none at all"
     assert passes.room(2**26, mode, 80 * gib, there) == passes.ON_GPU, "what keeps it busy, and no more"
-    assert passes.room(2**26, passes.Mode(), 80 * gib, there) == 2**32, "on a processor always the same"
+
+
+def test_room_on_a_processor_is_by_what_the_run_holds_on_whatever_machine():
+    found = [passes.room(2**26, passes.Mode(), None, held) for held in (0, 2**26, 2**26 + 1, 10**8, 2**29, 10**10)]
+    assert found == [2**29, 2**29, 2**29 + 8, 8 * 10**8, 2**32, 2**32]
+
+
+def test_64_completions_of_64_tokens_of_32_prompts_are_cut_and_a_default_batch_of_every_model_is_whole():
+    def prompts_at_once(group, prompt, length, size):
+        layers = passes.Layers(
+            layers=size.layers, heads=size.heads, hidden=size.hidden, queries=size.hidden, keys=size.hidden,
+            inner=size.intermediate, vocabulary=60, packs=True, own=True, fused=False, shares=True, plain_head=True,
+            longest_packed=256, most_logits=2**26)
+        done = passes.Batch(32, group, 32 * group, prompt, length)
+        return passes.prompts_at_once(layers, done, passes.Mode(), passes.OF_SMALL)
+    small = MODELS["small"]
+    spread = 4 * 4 * (2 * 64 * 69 * 128 + (6 + 64 * 63) * (9 * 128 + 4 * 352))  # of a prompt and its completions
+    assert prompts_at_once(64, 6, 64, small) == 2**29 // spread == 2
+    assert all(prompts_at_once(8, 10, 8, size) >= 32 for size in MODELS.values())
 
 
 def test_a_run_takes_its_share_of_a_gpu_and_leaves_what_vllm_has():
