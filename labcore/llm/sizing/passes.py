@@ -192,7 +192,7 @@ def prompts_at_once(layers: Layers, done: Batch, mode: Mode, room: int) -> int:
 WEIGHT, GRADIENT, MOMENTS = 4, 4, 8  # bytes of a number in float32, of its gradient, and of AdamW's two moments
 BLOCK = 256  # numbers of a moment in 8 bits that have a scale in common
 ON_PROCESSOR = 2**32  # bytes of activations of a micro-batch at the most, on whatever machine: its digits are the same
-OF_SMALL, TIMES = 2**29, 8  # of a small model: bytes at the least, and else so many times what the run holds
+OF_SMALL, TIMES = 288 * 2**20, 8  # of a small model: bytes at the least, else so many times what the run holds
 ON_GPU = 2**32  # the same on a GPU: more at once keeps it no busier, and takes the memory of others
 OF_CARD = 0.8  # of a run's share of a GPU: the rest is for the allocator, the sampler's and single operations' buffers
 VLLM = 0.3  # of a GPU's memory: vLLM's weights and key-value cache, where it samples
@@ -237,8 +237,8 @@ def room(most_logits: int, mode: Mode, card: int | None, held: int) -> int:
     """Bytes for the activations of a micro-batch. They depend on the spec and the card alone, not on the memory that is
     free at the moment.
 
-    On a processor 8 times the `held` ones, at least 512 MiB and at most 4 GiB: larger micro-batches of a small model
-    take no less time. On a GPU of which a run may take `card` bytes: the rest beside the `held` ones, at most as many
+    On a processor 8 times the `held` ones, at least 288 MiB, which hold every default batch, and at most 4 GiB, so that a
+    large batch of a small model does not take the machine's memory. On a GPU of which a run may take `card` bytes: the rest beside the `held` ones, at most as many
     as keep it busy.
     """
     if mode.device != "cuda" or not card:

@@ -8,7 +8,7 @@ import pytest
 
 from labcore import machine
 from labcore.catalog.metrics import METRICS
-from labcore.llm.sizing import memory
+from labcore.llm.sizing import memory, passes
 from labcore.llm.sizing.memory import Estimate, Sizes
 from labcore.runs.spec import eight_bit
 from labcore.runs.spec.run_spec import make
@@ -25,6 +25,7 @@ def on_a_processor(monkeypatch):
     monkeypatch.setattr(machine, "device_kind", lambda name: "cpu")
     monkeypatch.setattr(machine, "free_memory", lambda name: 10**9)
     monkeypatch.setattr(eight_bit, "missing", lambda: False)
+    monkeypatch.setattr(passes, "OF_SMALL", passes.ON_PROCESSOR)  # so that small sizes need as much as large ones
 
 
 def test_a_run_that_does_not_fit_is_told_what_makes_it_fit():
