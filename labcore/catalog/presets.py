@@ -108,7 +108,7 @@ _LLM = (
            "covariance", (
                "The entropy falls more slowly than with GRPO, although the reward rises as well.",
                "A tenth of the tokens are pulled back: tokens whose log-prob and advantage are both high, or both low.",
-               "Set the pull on high-covariance tokens to 0 during the run: the entropy then falls as it does with GRPO."),
+               "Set the pull on high-covariance tokens to 0 during the run: the entropy then falls as with GRPO."),
            "entropy", 'last(run, "entropy") > last(beside, "entropy") + 0.1 and last(run, "reward") > 0.5', steps=20,
            algorithm="kl_cov", knobs={"updates_per_batch": 4, "cov_share": 0.1, "cov_pull": 2.0},
            beside="entropy_collapse"),

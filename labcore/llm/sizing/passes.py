@@ -237,9 +237,9 @@ def room(most_logits: int, mode: Mode, card: int | None, held: int) -> int:
     """Bytes for the activations of a micro-batch. They depend on the spec and the card alone, not on the memory that is
     free at the moment.
 
-    On a processor 8 times the `held` ones, at least 288 MiB, which hold every default batch, and at most 4 GiB, so that a
-    large batch of a small model does not take the machine's memory. On a GPU of which a run may take `card` bytes: the rest beside the `held` ones, at most as many
-    as keep it busy.
+    On a processor 8 times the `held` ones, at least 288 MiB, which hold every default batch, and at most 4 GiB, so that
+    a large batch of a small model does not take the machine's memory. On a GPU of which a run may take `card` bytes:
+    the rest beside the `held` ones, at most as many as keep it busy.
     """
     if mode.device != "cuda" or not card:
         return min(ON_PROCESSOR, max(OF_SMALL, TIMES * held))
