@@ -122,7 +122,7 @@ def _answer(value: Mapping[str, object], data: Path, line: int) -> str:
     found = own_answer(value, f"line {line} of {data.name}")
     if not found:
         raise LabError(f"Line {line} of {data.name} has no field {' or '.join(map(repr, OWN_ANSWERS))}, and the loss "
-                       "answer_sft learns an answer beside both sides: add it, or choose another loss.")
+                       "`answer_sft` learns an answer beside both sides: add it, or choose another loss.")
     return found
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from app import memory as view
 from labcore import machine
-from labcore.llm.sizing import memory
+from labcore.llm.sizing import memory, passes
 from labcore.runs.spec.run_spec import RunSpec, make
 from tests.app.seeding import html
 from tests.llm.sizing.test_memory import SIZES
@@ -16,6 +16,7 @@ from tests.llm.sizing.test_memory import SIZES
 def told(asked, monkeypatch):
     """told(free) has the device so many bytes free, and the job find the same sizes of every run."""
     asked.reply = lambda spec: {"sizes": [asdict(SIZES) for _ in spec["specs"]]}
+    monkeypatch.setattr(passes, "OF_SMALL", passes.ON_PROCESSOR)  # so that small sizes need as much as large ones
     monkeypatch.setattr(machine, "device_kind", lambda name: "cpu")
     return lambda free: monkeypatch.setattr(machine, "free_memory", lambda name: free)
 
