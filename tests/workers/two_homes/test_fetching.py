@@ -54,7 +54,8 @@ def test_what_the_page_and_the_exports_want_of_a_run_comes_from_the_store(machin
     machines.at("b")
     assert files.steps_of(run_id, "samples") == list(range(5, 61, 5))
     assert files.steps_of(run_id, "lines") == [20, 40, 60]
-    assert files.load(run_id, "samples", 25) == {"step": 25, "groups": []}
+    found = files.load(run_id, "samples", 25)
+    assert found is not None and found | {"prompt_hashes": []} == {"step": 25, "groups": [], "prompt_hashes": []}
     assert files.load(run_id, "samples", 26) is None
     assert [path.name for path in (run_folder(run_id) / "samples").iterdir()] == ["step-000025.json"]
     assert models.spec_of(run_id) == store.run(run_id).spec and models.steps(run_id) == [0, 50, 60]
