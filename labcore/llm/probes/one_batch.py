@@ -133,7 +133,7 @@ _SAMPLING = tuple(knob.key for knob in (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKEN
 def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     """See the module. `model`, `prompts` × `group_size` completions, `updates` before by `stepper`, `seed`;
     `eval_prompts` are those on which the effect of one step is measured. `algorithms` are the keys of the algorithms to
-    compare, all online ones where there are none.
+    compare; where there are none, all online ones but those that lack a teacher.
 
     Raises:
         LabError: the model cannot be used, there is no such algorithm, or a setting is out of bounds.
@@ -146,9 +146,11 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
         raise LabError(f"The run of {name} learned from a preference file, which has no rewards, but the "
                        "algorithms compared on one batch learn from rewards: choose a run on a task with a verifier.")
     own = session.spec.algorithm if session.spec.algorithm in _keys() else ONLINE[0].key
-    chosen, stepper = _checked(spec.get("algorithms") or _keys()), _checked([spec.get("stepper") or own])[0]
+    asked, stepper = _checked(spec.get("algorithms") or ()), _checked([spec.get("stepper") or own])[0]
+    specs = {key: spec_for(session, ALGORITHMS[key], seed, size) for key in dict.fromkeys([*(asked or _keys()), stepper,
+                                                                                          own])}
+    chosen = asked or [key for key in _keys() if not _lacks_teacher(specs[key])]
     _check_memory(session, len(chosen))
-    specs = {key: spec_for(session, ALGORITHMS[key], seed, size) for key in dict.fromkeys([*chosen, stepper, own])}
     batch = collect(as_of(session, specs[own]))
     rollouts = {key: seen_by(as_of(session, specs[key]), batch) for key in {*chosen, stepper}}
     acting = [*chosen, *([stepper] if updates else [])]
@@ -162,6 +164,10 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"model": name, "updates": updates, "stepper": stepper, "own": own, "critic": critic, "step_length": length,
             "cosines": cosines([one.gradient for one in seen]), "before": trial.before, "effects": found,
             **as_json(session, batch, seen)}
+
+
+def _lacks_teacher(spec: RunSpec) -> bool:
+    return choices.needs_teacher(spec.knobs) and not spec.knobs["teacher"]
 
 
 def _keys() -> list[str]:

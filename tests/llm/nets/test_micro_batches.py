@@ -24,7 +24,8 @@ from labcore.runs.faults import ending
 from labcore.tasks.task import Pair, Problem, Single
 from tests.llm.tools import completion_ids, model, prompts, ragged, records, session, shake
 
-PAIRS = [Pair("abc=", "abc", "cab"), Pair("b=", "b", "bbbbbb"), Pair("dcba=", "abcd", "dcb", rejected_truncated=True)]
+PAIRS = [Pair("abc=", "abc", "cab", answer="abc"), Pair("b=", "b", "bbbbbb", answer="bb"),
+         Pair("dcba=", "abcd", "dcb", rejected_truncated=True, answer="abcda")]
 
 
 @pytest.mark.parametrize("prompts_at_once, parts", [(5, 1), (2, 3), (1, 5), (0.5, 5)])
