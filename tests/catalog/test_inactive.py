@@ -186,6 +186,8 @@ def test_at_the_defaults_every_knob_in_plain_sight_acts():
                 if row.loop in task.loops:
                     without_kl = any(knob.key == "kl_placement" and knob.default == "off" for knob in row.knobs)
                     allowed = {"beta", "kl_target"} if kind == "cartpole" else {"beta"} if without_kl else set()
+                    if task.has_turns:  # its environment rewards, not a sum of named rewards
+                        allowed = allowed | {"correct_weight", "format_weight"}
                     if any(knob.key == "updates_per_batch" and knob.default == 1 for knob in row.knobs):
                         allowed = allowed | {"clip_low", "clip_high"}  # the ratio is 1 in the only update
                     assert plain_idle(kind, key, task) - {"pattern"} <= allowed, (key, task.key)

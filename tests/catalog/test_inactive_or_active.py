@@ -33,13 +33,13 @@ SIZE: dict[str, Value] = {"prompts_per_step": 4, "group_size": 4, "max_new_token
 # A row that always recomputes log-probs is offered the threshold at one update too, where it acts in bf16 alone.
 OF_ROW: Mapping[str, dict[str, Value]] = {"icepop": {"updates_per_batch": 2}}
 STRONG = {"beta": (0.0, 5.0), "adaptive_kl_target": (1e-4,), "adaptive_kl_horizon": (1.0,), "entropy_target": (20.0,),
-          "sft_decay_steps": (1,)}
+          "sft_decay_steps": (1,), "cov_high": (0.0,)}
 WITH: Mapping[str, dict[str, Value]] = {  # what makes a small run feel it
     "adaptive_kl_target": {"beta": 0.3, "adaptive_kl_horizon": 1.0},
     "adaptive_kl_horizon": {"beta": 0.3, "adaptive_kl_target": 1e-4}, "kl_estimator": {"beta": 1.0},
     "sft_focus": {"sft_weight": 0.5}, "sft_decay_steps": {"sft_weight": 0.5},
     "entropy_target": {"entropy_step": 0.5}, "entropy_step": {"entropy_target": 20.0},
-    "cov_low": {"cov_share": 0.5}, "cov_high": {"cov_share": 0.5, "cov_low": 0.0},
+    "cov_low": {"cov_share": 0.5}, "cov_high": {"cov_share": 0.5, "cov_low": -1e6},
     "off_policy_threshold": {"learning_rate": 0.1}, "resample_rounds": {"group_size": 2, "max_new_tokens": 2}}
 
 

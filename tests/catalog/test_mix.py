@@ -169,6 +169,7 @@ BEWARE = [
     ("dpo", {"second_loss": "sft", "second_weight": 0.0}, {"second_weight": 0.1}),
     ("dpo", {"preference_loss": "sft"}, {"second_loss": "sigmoid"}),
     ("simpo", {"second_loss": "none"}, {"second_loss": "sft"}),
+    ("dpo", {"preference_loss": "answer_sft", "second_loss": "none"}, {"second_loss": "sigmoid"}),
     ("slic", {"divergence": "forward_kl"}, {"divergence": "reverse_kl"}),
     ("ipo", {"ld_alpha": 0.5}, {"ld_alpha": 1.0}),
     ("cdpo", {"label_smoothing": 0.0}, {"label_smoothing": 0.1}),

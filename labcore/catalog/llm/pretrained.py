@@ -87,7 +87,7 @@ _OF_ROWS: Mapping[str, Defaults] = {
     "online_dpo": {"group_size": Default(2, _trl("OnlineDPOTrainer, and the paper")),
                    "temperature": Default(0.9, _trl("OnlineDPOConfig"))},
     "simpo": _beta(2.0, "Meng et al. 2024, arXiv:2405.14734"), "cpo": _beta(0.1, _trl("CPOConfig")),
-    "tpo": _beta(0.01, _trl("TPOConfig")),
+    "tpo": {"beta": Default(0.01, _trl("TPOConfig"), (0.005, 0.5))},
     "alphapo": _beta(2.5, "Gupta et al. 2025, arXiv:2501.03884"), "orpo": _beta(0.1, _trl("ORPOConfig"))}
 _LENGTH = 256
 _BUFFER = "a fifth of the length limit, as in Yu et al. 2025, arXiv:2503.14476"
