@@ -32,9 +32,10 @@ def test_any_half_is_replaced_and_a_whole_character_stays(tmp_path, half):
 
 
 def test_samples(tmp_path):
-    Pictures(tmp_path).write(1, {"groups": [{"prompt": HALF, "completions": [{HALF: HALF}]}]})
-    assert json.loads((tmp_path / "step-000001.json").read_text("utf-8")) == {
-        "groups": [{"prompt": WHOLE, "completions": [{WHOLE: WHOLE}]}]}
+    Pictures(tmp_path).write(1, {"step": 1, "groups": [{"prompt": HALF, "completions": [{HALF: HALF}]}]})
+    found = json.loads((tmp_path / "step-000001.json").read_text("utf-8"))
+    assert len(found.pop("prompt_hashes")) == 1
+    assert found == {"step": 1, "groups": [{"prompt": WHOLE, "completions": [{WHOLE: WHOLE}]}]}
 
 
 def test_a_checkpoint_of_pairs_that_a_model_made(tmp_path):
