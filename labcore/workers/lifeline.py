@@ -94,7 +94,8 @@ class Lifeline:
     def _watch(self, descriptor: int) -> None:
         while os.read(descriptor, 64):
             pass  # only the end of the pipe means something
-        self._cut()
+        if not self._over.is_set():  # else the process does something else by now, and is not to be ended
+            self._cut()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         dropping, self._dropping = self._dropping, False

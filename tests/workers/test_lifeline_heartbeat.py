@@ -134,3 +134,19 @@ def test_a_run_whose_sft_was_taken_ends_in_words(store):
     assert drive(store, run_id, on_record=on_record, start=fake.start) == "failed"
     assert store.run(run_id).message == f"The run {at_sft[0]} belongs to another process now (pid 4242 on far)."
     assert store.run(at_sft[0]).state in GOING
+
+
+def test_a_pipe_that_ends_after_the_run_does_not_end_the_process(monkeypatch):
+    """A process may do something else after a run: its lifeline is over by then."""
+    exits = []
+    monkeypatch.setattr(lifeline, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(os, "_exit", exits.append)
+    reading, writing = os.pipe()
+    before = {*threading.enumerate()}
+    with lifeline.Lifeline(reading) as held:
+        watching, = {*threading.enumerate()} - before
+    os.close(writing)
+    watching.join(5)
+    time.sleep(0.05)
+    os.close(reading)
+    assert not watching.is_alive() and not held.cut and not exits
