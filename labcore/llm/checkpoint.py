@@ -45,7 +45,7 @@ PAIRS = ("pairs", "labelled")  # those made before the first step, and those tha
 LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "entropy_coef", "entropy_begun", "entropy_low",
           "of_prompts", "recent_gold", "best_gold", "halvings", "moves", "idle", "drawn", "said", "lots",
           "pass_rates")
-QUEUES = ("queue", "replay")  # groups that wait between sampling and learning, and those that come again
+QUEUES = ("queue", "replay")  # sampled groups not yet learnt from, and earlier groups to learn from again
 
 
 class Checkpointed(Protocol):

@@ -4,7 +4,7 @@
     mask    1 1 0 0 0 0 0 0 1 1 1
     turn    0 0 0 0 0 0 0 0 1 1 1
 
-A completion of one turn has no hole in its mask, and all that is said of turns is then said of the completion.
+A completion of one turn has no hole in its mask: the turn is the whole completion.
 """
 
 from __future__ import annotations

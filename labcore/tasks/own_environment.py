@@ -21,6 +21,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,7 @@ def _raised(name: str, method: str) -> tuple[str, str]:
     return f"The environment {name} raised ", f" in {method}: correct it, then start a new run with it."
 
 
-class Shape:
+class Shape(ABC):
     """The user's object behind the lab's two methods. `methods` are those by which its shape is told."""
 
     methods: tuple[str, ...]
@@ -124,11 +125,13 @@ class Shape:
         self.turn += 1
         return self._stepped(text)
 
+    @abstractmethod
     def _begun(self, row: Row) -> str:
-        raise NotImplementedError
+        """The first observation of an episode."""
 
+    @abstractmethod
     def _stepped(self, text: str) -> Step:
-        raise NotImplementedError
+        """The environment's reply to a turn of the model."""
 
     def called(self, method: str, *given: Any, **named: Any) -> Any:
         """The result of one of the user's methods, awaited where it is async. Raises LabError where it raises."""

@@ -1,4 +1,4 @@
-"""OTB: against verl, against a slow loop, at its limits, and what it does to the variance."""
+"""OTB: against verl, against a slow loop, at its limits, and its variance."""
 
 from __future__ import annotations
 

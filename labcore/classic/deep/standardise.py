@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-MOST = 10.0  # standard deviations: what is beyond is clipped
+MOST = 10.0  # standard deviations; larger values are clipped to this
 TINY = 1e-8  # added to a variance
 FEW = 1e-4  # rows that the first moments, 0 and 1, count for
 

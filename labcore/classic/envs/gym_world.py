@@ -33,8 +33,8 @@ class World:
     """The sizes of an environment: D numbers are observed; one of A actions is taken, or an action of A numbers.
 
     `scale` (D,) brings every bounded number into ±1 by a factor; 1 where there is no bound, empty where there is none
-    at all. `states` where what is observed is one of D states: a one at its place among zeros. `low` and `high` (A,)
-    are the bounds of continuous actions, to which they are clipped; empty where there are a few actions.
+    at all. `states` is True if the observation is one of D states, written as D numbers: 1 for this state, else 0.
+    `low` and `high` (A,) are the bounds to which continuous actions are clipped; empty for discrete actions.
     """
 
     env_id: str

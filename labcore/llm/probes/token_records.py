@@ -54,8 +54,8 @@ class Met:
         self._entropy.append(entropy.detach())
 
     def agree(self, *same: Tensor) -> None:
-        """Take down where the likeliest token of a part is the teacher's too, bool (b, T); nothing without a
-        teacher."""
+        """Record at which tokens of a part policy and teacher have the same likeliest token, bool (b, T). Without a
+        teacher there is no argument."""
         self._agreements += same
 
     def of_teacher(self, mask: Tensor) -> dict[str, float]:

@@ -219,7 +219,7 @@ def test_a_wrong_argument_is_said(env_id, text, words):
 
 
 class Faulty(gym.Env):
-    """An environment with one fault, in its third step; what it sees is a Dict, and its actions have two rows."""
+    """An environment with one fault, in its third step. Its observations are a Dict, and its actions have two rows."""
 
     def __init__(self, fault: str = "", action_space: spaces.Space | None = None):
         self.fault, self.steps = fault, 0
