@@ -1,9 +1,10 @@
 """A queue of groups between sampling and learning, and a buffer of groups that are learnt from again.
 
-With a staleness of k, a step samples one batch and learns from the one that was sampled k steps ago, as where sampling
-runs k steps ahead of training. The queue keeps completions and the log-probs under which they were sampled. It
-keeps no weights of old policies, because no correction needs them. With a replay share, a part of each batch is drawn
-from groups of earlier steps. Left out: completions that begin under one policy and end under the next (partial rollouts).
+With a staleness of k, a step samples one batch and learns from the one that was sampled k steps ago, as where
+sampling runs k steps ahead of training. The queue keeps completions and the log-probs under which they were sampled.
+It keeps no weights of old policies, because no correction needs them. With a replay share, a part of each batch is
+drawn from groups of earlier steps. Left out: completions that begin under one policy and end under the next (partial
+rollouts).
 """
 
 from __future__ import annotations
