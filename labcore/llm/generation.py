@@ -156,8 +156,8 @@ def token_logprobs(session: LlmSession, model: Network, prompts: Prompts, comple
     """Log-probs of given completions under `model` at the sampling temperature, 0 where not counted. (B, T) nats"""
     parts: list[Tensor] = []
     measure = partial(chosen, temperature=session.knobs["temperature"])
-    for some, rows in micro_batches(model, prompts, completions.ids, session.room):
-        with precision(model, session.knobs["dtype"]):
+    with precision(model, session.knobs["dtype"]):
+        for some, rows in micro_batches(model, prompts, completions.ids, session.room):
             parts += at_tokens(model, prompts[some], completions.ids[rows], measure)
     return torch.cat(parts).masked_fill(~completions.mask, 0)
 

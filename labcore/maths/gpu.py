@@ -7,6 +7,7 @@ the kernels in `gpu_kernels` compute the same but for rounding, and are imported
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -123,38 +124,85 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
 
-class _Queries(torch.autograd.Function):
-    """Three products as one, whose first two are turned where they stand."""
+@dataclass(frozen=True)
+class Rows:
+    """Tokens of rows that stand side by side: row r from `bounds[r]` to `bounds[r + 1]`, (B + 1,) int32, of `longest`
+    tokens at most; cos and sin of the angles of their positions, (N, D/2)."""
 
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, cos: Tensor, sin: Tensor, size: int, bias: Tensor | None,
-                *weights: Tensor) -> tuple[Tensor, ...]:
-        weight = _one(weights)
-        ctx.save_for_backward(y, cos, sin, weight)
-        ctx.heads, ctx.biased = [len(each) // size for each in weights], bias is not None
-        whole = F.linear(y, weight, bias).unflatten(-1, (-1, size))
-        return tuple(kernels(y).turn_(whole, sum(ctx.heads[:2]), cos, sin, 1.0).split(ctx.heads, 1))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        y, cos, sin, weight = ctx.saved_tensors
-        whole = torch.cat(gradients, 1)
-        pull = kernels(y).turn_(whole, sum(ctx.heads[:2]), cos, sin, -1.0).flatten(1)
-        size = whole.shape[2]
-        of_weights = (pull.T @ y).split([heads * size for heads in ctx.heads]) if any(ctx.needs_input_grad[5:]) else (
-            [None] * len(ctx.heads))
-        return pull @ weight, None, None, None, pull.sum(0) if ctx.biased else None, *of_weights
+    bounds: Tensor
+    longest: int
+    cos: Tensor
+    sin: Tensor
 
 
-def queries(y: Tensor, cos: Tensor, sin: Tensor, size: int, weights: Sequence[Tensor],
-            biases: Sequence[Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of heads of `size` from y (N, H), turned as by `turn`. -> (N, heads, D) each
+def rows_attend(q: Tensor, k: Tensor, v: Tensor, rows: Rows, scale: float) -> tuple[Tensor, Tensor]:
+    """Causal attention within each row, (N, heads, D), and the log-sum-exps of its scores. On CUDA only
 
-    On CUDA only: the products as one.
+    By torch's flash attention itself: `torch.nn.attention.varlen` calls it by way of so much Python that it takes the
+    host longer than the GPU.
     """
-    q, k, v = _Queries.apply(  # type: ignore[no-untyped-call]  # torch's
-        y, cos, sin, size, None if biases is None else torch.cat([*biases]), *weights)
-    return q, k, v
+    out, totals, *_ = torch.ops.aten._flash_attention_forward(
+        q, k, v, rows.bounds, rows.bounds, rows.longest, rows.longest, 0.0, True, False, scale=scale)
+    return out, totals
+
+
+def rows_attend_back(pull: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, totals: Tensor, rows: Rows,
+                     scale: float) -> tuple[Tensor, ...]:
+    """The gradients for q, k and v from that of the result `out`. (N, heads, D) each"""
+    bounds, longest, undropped = rows.bounds, rows.longest, torch.empty(2, dtype=torch.uint64, device=q.device)
+    found: tuple[Tensor, ...] = torch.ops.aten._flash_attention_backward(
+        pull, q, k, v, out, totals, bounds, bounds, longest, longest, 0.0, True, undropped, undropped, scale=scale)
+    return found
+
+
+class _Attention(torch.autograd.Function):
+    """h = x + δ and a = attend(turn(y W_q + b_q), turn(y W_k + b_k), y W_v + b_v) W_o, where y = norm(h).
+
+    The backward pass computes y again instead of keeping it. Three products are one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Rows, scale: float, size: int, eps: float, x: Tensor, delta: Tensor | None,
+                norm: Tensor, out: Tensor, q: Tensor, k: Tensor, v: Tensor, *biases: Tensor) -> tuple[Tensor, Tensor]:
+        found, weight = kernels(x), _one([q, k, v])
+        ctx.rows, ctx.scale, ctx.eps, ctx.heads = rows, scale, eps, [len(each) // size for each in (q, k, v)]
+        x, y = found.add_norm(x, delta, norm, eps)
+        whole = F.linear(y, weight, _one(biases) if biases else None).unflatten(-1, (-1, size))
+        found.turn_(whole, sum(ctx.heads[:2]), rows.cos, rows.sin, 1.0)
+        seen, totals = rows_attend(*whole.split(ctx.heads, 1), rows, scale)
+        ctx.save_for_backward(x, norm, weight, out, whole, seen, totals)
+        return x if delta is not None else x.view_as(x), F.linear(seen.flatten(1), out)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        x, norm, weight, out, whole, seen, totals = ctx.saved_tensors
+        (past, pull), found, rows, heads = gradients, kernels(x), ctx.rows, ctx.heads
+        wanted, of_out, of_weights, of_biases = ctx.needs_input_grad[4:], None, [None] * 3, list[Tensor]()
+        if wanted[3]:
+            of_out = pull.T @ seen.flatten(1)
+        slopes = torch.cat(rows_attend_back((pull @ out).view_as(seen), *whole.split(heads, 1), seen, totals, rows,
+                                            ctx.scale), 1)
+        of_all = found.turn_(slopes, sum(heads[:2]), rows.cos, rows.sin, -1.0).flatten(1)
+        past, y, of_norm = found.add_norm_back(past, of_all @ weight, x, norm, ctx.eps)
+        sizes = [count * whole.shape[2] for count in heads]
+        if any(wanted[4:7]):
+            of_weights = (of_all.T @ y).split(sizes)
+        if any(wanted[7:]):
+            of_biases = of_all.sum(0).split(sizes)
+        return None, None, None, None, past, past if wanted[1] else None, of_norm, of_out, *of_weights, *of_biases
+
+
+def attention(x: Tensor, delta: Tensor | None, norm: tuple[Tensor, float], weights: Sequence[Tensor],
+              biases: Sequence[Tensor], rows: Rows, scale: float) -> tuple[Tensor, Tensor]:
+    """x + delta, and what attention adds to it. (N, H) each
+
+    `norm` is the weight and ε of the norm before it; `weights` are those of queries, keys, values and the result,
+    `biases` those of the first three, or none. On CUDA only: few operations, and little kept for the backward pass.
+    """
+    *parts, out = weights
+    both: tuple[Tensor, Tensor] = _Attention.apply(  # type: ignore[no-untyped-call]  # torch's
+        rows, scale, 2 * rows.cos.shape[1], norm[1], x, delta, norm[0], out, *parts, *biases)
+    return both
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
@@ -165,33 +213,40 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
 
 
 class _Mlp(torch.autograd.Function):
-    """SwiGLU and its output projection. The forward pass saves the gate and up projections; the backward pass computes
-    silu again instead of saving it."""
+    """h = x + δ and m = (silu(y W_gate) · y W_up) W_down, where y = norm(h).
 
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-        weight = _one([gate, up])
-        both = F.linear(y, weight)
-        ctx.save_for_backward(y, weight, down, both)
-        return F.linear(kernels(y).swiglu(*both.chunk(2, -1)), down)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (y, weight, down, both), pull = ctx.saved_tensors, gradients[0]
-        found, halves = kernels(y), both.chunk(2, -1)
-        of_down = pull.T @ found.swiglu(*halves) if ctx.needs_input_grad[3] else None
-        of_both = found.swiglu_back(*halves, pull @ down)
-        of_weights = (of_both.T @ y).chunk(2) if any(ctx.needs_input_grad[1:3]) else (None, None)
-        return of_both @ weight, *of_weights, of_down
-
-
-def mlp(y: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    """(silu(y Wᵀ_gate) · y Wᵀ_up) Wᵀ_down. (N, H) -> (N, H)
-
-    On CUDA only: two products as one, and less kept for the backward pass.
+    The forward pass keeps h and the gate and up projections; the backward pass computes y and silu again.
     """
-    result: Tensor = _Mlp.apply(y, gate, up, down)  # type: ignore[no-untyped-call]  # torch's
-    return result
+
+    @staticmethod
+    def forward(ctx: Any, eps: float, x: Tensor, delta: Tensor, norm: Tensor, gate: Tensor, up: Tensor,
+                down: Tensor) -> tuple[Tensor, Tensor]:
+        found, weight = kernels(x), _one([gate, up])
+        x, y = found.add_norm(x, delta, norm, eps)
+        both = F.linear(y, weight)
+        ctx.save_for_backward(x, norm, weight, down, both)
+        ctx.eps = eps
+        return x, F.linear(found.swiglu(*both.chunk(2, -1)), down)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        (x, norm, weight, down, both), (past, pull) = ctx.saved_tensors, gradients
+        found, wanted = kernels(x), ctx.needs_input_grad
+        of_both, inner = found.swiglu_back(*both.chunk(2, -1), pull @ down)
+        past, y, of_norm = found.add_norm_back(past, of_both @ weight, x, norm, ctx.eps)
+        of_down = pull.T @ inner if wanted[6] else None
+        of_weights = (of_both.T @ y).chunk(2) if any(wanted[4:6]) else (None, None)
+        return None, past, past, of_norm, *of_weights, of_down
+
+
+def mlp(x: Tensor, delta: Tensor, norm: tuple[Tensor, float], weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """x + delta, and what the MLP of these `weights` (gate, up, down) adds to it after its `norm`. (N, H) each
+
+    On CUDA only: few operations, and little kept for the backward pass.
+    """
+    both: tuple[Tensor, Tensor] = _Mlp.apply(  # type: ignore[no-untyped-call]  # torch's
+        norm[1], x, delta, norm[0], *weights)
+    return both
 
 
 class _Rounded(torch.autograd.Function):

@@ -18,6 +18,7 @@ from torch import Tensor
 LOG2E = tl.constexpr(1.4426950408889634)
 KEYS, WARPS = 32, 2  # keys that a program of attention reads at once, and its warps
 CHUNK, LANES = 4096, 1024  # logits that one program looks at, and at once
+PROGRAMS = 512  # of the gradient of a norm, each of which adds up that of the scale for its rows
 
 # ---------------------------------------------------------------- attention for one query a row
 
@@ -211,6 +212,39 @@ def add_norm(x: Tensor, delta: Tensor | None, scale: Tensor, eps: float) -> tupl
 
 
 @triton.jit
+def _add_norm_back(past, pull, x, scale, out, normed, of_scale, rows, size, eps, SIZE: tl.constexpr):
+    program, programs, column = tl.program_id(0), tl.num_programs(0), tl.arange(0, SIZE)
+    there = column < size
+    weight = tl.load(scale + column, mask=there, other=0.0).to(tl.float32)
+    gained, at = tl.zeros([SIZE], tl.float32), program.to(tl.int64) * size + column
+    for _row in range(program, rows, programs):
+        value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
+        g = tl.load(pull + at, mask=there, other=0.0).to(tl.float32)
+        spread = tl.rsqrt(tl.sum(value * value, 0) / size + eps)
+        unit = value * spread  # y = w · unit, and ∂unit_i/∂x_j = spread (1[i = j] − unit_i unit_j / H)
+        slope = g * weight
+        slope = spread * (slope - unit * (tl.sum(slope * unit, 0) / size))
+        slope += tl.load(past + at, mask=there, other=0.0).to(tl.float32)
+        gained += g * unit
+        tl.store(out + at, slope.to(out.dtype.element_ty), mask=there)
+        tl.store(normed + at, (unit * weight).to(normed.dtype.element_ty), mask=there)
+        at += programs * size
+    tl.store(of_scale + program * size + column, gained, mask=there)
+
+
+def add_norm_back(past: Tensor, pull: Tensor, x: Tensor, scale: Tensor,
+                  eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """From the gradients of the sum x and of its norm y, (N, H) each: the one for what was added, y once more, and the
+    one for the scale (H,)."""
+    rows, size = x.shape
+    out, normed, programs = torch.empty_like(x), torch.empty_like(x), min(rows, PROGRAMS)
+    of_scale = torch.empty((programs, size), dtype=torch.float32, device=x.device)
+    _add_norm_back[programs,](past.contiguous(), pull, x, scale, out, normed, of_scale, rows, size, eps,
+                              SIZE=triton.next_power_of_2(size), num_warps=4)
+    return out, normed, of_scale.sum(0).to(scale.dtype)
+
+
+@triton.jit
 def _swiglu(gate, up, gate_stride, up_stride, out, size, BLOCK: tl.constexpr):
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there = column < size
@@ -220,7 +254,7 @@ def _swiglu(gate, up, gate_stride, up_stride, out, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _swiglu_back(gate, up, gate_stride, up_stride, pull, of_gate, of_up, of_stride, size, BLOCK: tl.constexpr):
+def _swiglu_back(gate, up, gate_stride, up_stride, pull, of_gate, of_up, of_stride, out, size, BLOCK: tl.constexpr):
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     there = column < size
     g = tl.load(gate + row * gate_stride + column, mask=there, other=0.0).to(tl.float32)
@@ -230,6 +264,7 @@ def _swiglu_back(gate, up, gate_stride, up_stride, pull, of_gate, of_up, of_stri
     tl.store(of_gate + row * of_stride + column, (d * u * s * (1 + g * (1 - s))).to(of_gate.dtype.element_ty),
              mask=there)
     tl.store(of_up + row * of_stride + column, (d * g * s).to(of_up.dtype.element_ty), mask=there)
+    tl.store(out + row * size + column, (g * s * u).to(out.dtype.element_ty), mask=there)
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
@@ -240,13 +275,14 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     return out
 
 
-def swiglu_back(gate: Tensor, up: Tensor, pull: Tensor) -> Tensor:
-    """Its gradient for gate and up, side by side, from that of the result. (N, I) each -> (N, 2I)"""
+def swiglu_back(gate: Tensor, up: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
+    """Its gradient for gate and up, side by side, from that of the result; and the result once more.
+    (N, I) each -> (N, 2I), (N, I)"""
     rows, size = gate.shape
-    out = torch.empty((rows, 2 * size), dtype=gate.dtype, device=gate.device)
-    _swiglu_back[rows, triton.cdiv(size, 1024)](gate, up, gate.stride(0), up.stride(0), pull, out, out[:, size:],
-                                                2 * size, size, BLOCK=1024, num_warps=4)
-    return out
+    slopes, out = torch.empty((rows, 2 * size), dtype=gate.dtype, device=gate.device), torch.empty_like(pull)
+    _swiglu_back[rows, triton.cdiv(size, 1024)](gate, up, gate.stride(0), up.stride(0), pull, slopes, slopes[:, size:],
+                                                2 * size, out, size, BLOCK=1024, num_warps=4)
+    return slopes, out
 
 
 @triton.jit

@@ -88,7 +88,7 @@ def test_memory_that_runs_out_is_said_in_words(gpu, monkeypatch):
         assert drive(store, run_id) == "failed"
         assert store.run(run_id).message.startswith(
             "Memory ran out while 512 × 64 completions of up to 6 tokens were drawn: lower one of these: "
-            "prompts_per_step")
+            "`prompts_per_step`")
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
 

@@ -139,21 +139,22 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
     answered = 0 if rollout.demonstration_mask is None else int(rollout.demonstration_mask.sum())
     met.clear()  # of an attempt for which memory was short
     rollout = singled_out(session, rollout, fresh)
-    for prompts, rows in micro_batches(session.policy, rollout.prompts, rollout.ids, session.room):
-        part = rollout.slice(prompts, rows)
-        if len(part.ids) < len(rollout.ids):  # cut finer than was planned when it was sampled, for want of memory
-            tape = None
-        logprobs, entropy = _seen(session, part, met, tape)
-        if fresh:
-            part = part.met_by_sampler(logprobs)
-        loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
-        loss.backward()
-        losses.append(loss.detach())
-        ratios.append(ratio.detach())
-        if answered:
-            imitated += imitate(session, part, answered)
-        if session.critic is not None:
-            value_losses.append(_critic_backward(session, part, totals))
+    with precision(session.policy, knobs["dtype"]):
+        for prompts, rows in micro_batches(session.policy, rollout.prompts, rollout.ids, session.room):
+            part = rollout.slice(prompts, rows)
+            if len(part.ids) < len(rollout.ids):  # cut finer than was planned when it was sampled, for want of memory
+                tape = None
+            logprobs, entropy = _seen(session, part, met, tape)
+            if fresh:
+                part = part.met_by_sampler(logprobs)
+            loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
+            loss.backward()
+            losses.append(loss.detach())
+            ratios.append(ratio.detach())
+            if answered:
+                imitated += imitate(session, part, answered)
+            if session.critic is not None:
+                value_losses.append(_critic_backward(session, part, totals))
     if fresh:
         rollout = rollout.met_by_sampler(met.logprobs)
     measured = objective.measures(knobs, rollout, met.logprobs, torch.cat(ratios), met.entropy, totals.entropy_floor)
@@ -168,9 +169,8 @@ def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tu
     knobs, theirs = session.in_force, part.teacher_likeliest
     measure = partial(logprobs_and_entropy if theirs is None else with_agreement, temperature=knobs["temperature"],
                       entropy_grad=knobs["entropy_coef"] > 0)
-    with precision(session.policy, knobs["dtype"]):
-        logprobs, entropy, *same = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids),
-                                             tape, () if theirs is None else (theirs,))
+    logprobs, entropy, *same = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids), tape,
+                                         () if theirs is None else (theirs,))
     met.see(logprobs, entropy, singled_out=part.singled_out)
     met.agree(*same)
     return logprobs, entropy

@@ -178,12 +178,13 @@ def precision(model: Network, dtype: str) -> Iterator[None]:
     """The context of a forward pass: where `dtype` is "bf16" the model's weights are in bfloat16 inside.
 
     They are rounded once on the way in, however many passes follow, and their gradients flow to the float32 weights
-    that the optimizer moves. Buffers, such as rotary frequencies, stay as they are.
+    that the optimizer moves. Buffers, such as rotary frequencies, stay as they are; a context within another changes
+    nothing.
     """
-    if dtype != "bf16":
+    weights = [*model.parameters()]  # tied weights are one
+    if dtype != "bf16" or weights[0].dtype == torch.bfloat16:
         yield
         return
-    weights = [*model.parameters()]  # tied weights are one
     copies = (gpu.rounded(weights, [*fused.room(model).values()]) if weights[0].is_cuda
               else [weight.to(torch.bfloat16) for weight in weights])
     rounded = dict(zip(weights, copies, strict=True))

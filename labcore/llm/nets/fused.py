@@ -26,7 +26,7 @@ from labcore.llm.nets.critic import Critic, Network
 from labcore.llm.nets.layer_reports import passed
 from labcore.maths import gpu
 
-FILLED = 256  # tokens: of their multiples passes are made
+FILLED = 256  # tokens: of their multiples passes are made, of longer passes of multiples of an eighth
 TRUNKS = (LlamaModel, Qwen2Model, Qwen3Model)
 ROPE = ("default", "linear", "llama3", "yarn")  # whose frequencies are the same at every length
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (N, heads, D) -> (N, heads, D)
@@ -166,77 +166,81 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
     """Output that predicts each completion token, rows side by side without padding. ids (P·G, T) -> (P·G, T, …)"""
     trunk, length = _trunk(model), ids.shape[1]
     tokens, places, bounds, longest = side_by_side(prompts, ids)
-    angles = _angles(trunk, places)
+    rows = gpu.Rows(bounds, longest, *_angles(trunk, places))
 
-    def run(number: int, x: Tensor) -> Tensor:
-        layer = trunk.layers[number]
-        attention, mlp = layer.self_attn, layer.mlp
-        q, k, v = _queries(attention, _norm(x, layer.input_layernorm), *angles)
-        x = x + attention.o_proj(rows_attend(q, k, v, bounds, longest, attention.scaling).flatten(1))
-        y = _norm(x, layer.post_attention_layernorm)
-        parts = (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
-        if all(type(part) is nn.Linear and part.bias is None for part in parts) and gpu.kernels(y):
-            gained: Tensor = gpu.mlp(y, *(part.weight for part in parts))
-        else:
-            gained = mlp(y)
-        return x + gained
-    x = trunk.embed_tokens(tokens)
-    for number, layer in enumerate(trunk.layers):
-        x = recompute.run(layer, run, number, x)
-        passed(x, number + 1, len(trunk.layers))
+    def run(layer: Any, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
+        return _mlp(layer, *_attention(layer, x, delta, rows))
+    x, delta = trunk.embed_tokens(tokens), None
+    for number, layer in enumerate(trunk.layers, 1):
+        x, delta = recompute.run(layer, run, layer, x, delta)
+        passed(x, number, len(trunk.layers))
     predicting = (bounds[1:len(ids) + 1, None] - length + torch.arange(length, device=ids.device)).flatten()
-    states = _norm(x.index_select(0, predicting), trunk.norm).view(*ids.shape, -1)
+    last = x.index_select(0, predicting) + delta.index_select(0, predicting)
+    states = _norm(last, trunk.norm).view(*ids.shape, -1)
     found: Tensor = model.head(states).float() if isinstance(model, Critic) else model.lm_head(states)
     return found
 
 
 def side_by_side(prompts: Prompts, ids: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
     """The tokens of all rows behind each other, (N,), without padding and without the last one of each row, from which
-    nothing is predicted; their positions (N,); where each row begins and the last one ends, (B + 2,); and the most
-    tokens of a row.
+    nothing is predicted; their positions (N,); where each row begins and the last one ends, (B + 2,) or more; and
+    the most tokens of a row.
 
-    A row of zeros fills N up to a multiple of FILLED: libraries load a kernel for each shape that they meet. The host
-    waits for nothing here where it knows the lengths.
+    Rows of zeros fill N up, so that few shapes occur: libraries need 100 ms and more for one that they meet first. The
+    host waits for nothing here where it knows the lengths.
     """
     group, width = len(ids) // len(prompts), prompts.ids.shape[1] + ids.shape[1] - 1
     count = group * sum(prompts.lengths) + len(ids) * (ids.shape[1] - 1)
-    filled = -(-(count + 1) // FILLED) * FILLED
+    step = max(FILLED, 2**(count.bit_length() - 1) // 8)
+    filled = -(-(count + 1) // step) * step
+    longest = max(*prompts.lengths, 0) + ids.shape[1] - 1
+    more, rest = divmod(filled - count - 1, longest)  # rows of zeros as long as the others, and a last one
     whole = F.pad(torch.cat([prompts.ids.repeat_interleave(group, 0), ids[:, :-1]], 1), (0, 0, 0, 1))
-    lengths = F.pad(prompts.mask.sum(1).repeat_interleave(group) + ids.shape[1] - 1, (0, 1), value=filled - count)
+    lengths = prompts.mask.sum(1).repeat_interleave(group) + ids.shape[1] - 1
+    lengths = F.pad(F.pad(lengths, (0, more), value=longest), (0, 1), value=rest + 1)
     bounds = F.pad(lengths.cumsum(0), (1, 0))
     row = torch.repeat_interleave(torch.arange(len(lengths), device=ids.device), lengths, output_size=filled)
     places = torch.arange(filled, device=ids.device) - bounds[row]
     columns = torch.where(row < len(ids), width - lengths[row] + places, 0)
-    longest = max(*prompts.lengths, 0) + ids.shape[1] - 1
-    return whole.flatten()[row * width + columns], places, bounds.int(), max(longest, filled - count)
+    return whole.flatten()[row.clamp(max=len(ids)) * width + columns], places, bounds.int(), longest
 
 
-def _queries(attention: Any, y: Tensor, cos: Tensor, sin: Tensor) -> Sequence[Tensor]:
-    """Queries, keys and values, turned. (N, heads, D) each"""
-    size, parts = attention.head_dim, (attention.q_proj, attention.k_proj, attention.v_proj)
-    biases, plain = [part.bias for part in parts if getattr(part, "bias", None) is not None], gpu.kernels(y)
-    if (plain and all(type(part) is nn.Linear for part in parts) and len(biases) in (0, 3)
+def _attention(layer: Any, x: Tensor, delta: Tensor | None, rows: gpu.Rows) -> tuple[Tensor, Tensor]:
+    """x + delta, and what attention adds to it. (N, H) each"""
+    attention, norm = layer.self_attn, layer.input_layernorm
+    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+    if (gpu.kernels(x) and _plain(*parts, attention.o_proj) and attention.o_proj.bias is None
             and not hasattr(attention, "q_norm")):
-        return gpu.queries(y, cos, sin, size, [part.weight for part in parts], biases or None)
-    q, k, v = (part(y).unflatten(-1, (-1, size)) for part in parts)
+        biases = [part.bias for part in parts if part.bias is not None]
+        if len(biases) in (0, len(parts)):
+            return gpu.attention(x, delta, (norm.weight, norm.variance_epsilon),
+                                 [part.weight for part in (*parts, attention.o_proj)], biases, rows, attention.scaling)
+    x = x if delta is None else x + delta
+    y = _norm(x, norm)
+    q, k, v = (part(y).unflatten(-1, (-1, attention.head_dim)) for part in parts)
     if hasattr(attention, "q_norm"):
         q, k = _norm(q, attention.q_norm), _norm(k, attention.k_norm)
-    return gpu.turn(q, cos, sin), gpu.turn(k, cos, sin), v
+    q, k = gpu.turn(q, rows.cos, rows.sin), gpu.turn(k, rows.cos, rows.sin)
+    return x, attention.o_proj(gpu.rows_attend(q, k, v, rows, attention.scaling)[0].flatten(1))
+
+
+def _mlp(layer: Any, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+    """x + delta, and what the MLP adds to it. (N, H) each"""
+    mlp, norm = layer.mlp, layer.post_attention_layernorm
+    parts = (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+    if gpu.kernels(x) and _plain(*parts) and all(part.bias is None for part in parts):
+        return gpu.mlp(x, delta, (norm.weight, norm.variance_epsilon), [part.weight for part in parts])
+    x = x + delta
+    return x, mlp(_norm(x, norm))
+
+
+def _plain(*parts: nn.Module) -> bool:
+    """Whether they are matrices without an adapter."""
+    return all(type(part) is nn.Linear for part in parts)
 
 
 def _norm(x: Tensor, norm: Any) -> Tensor:
     return F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
-
-
-def rows_attend(q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, scale: float) -> Tensor:
-    """Causal attention of rows that stand side by side, row r from `bounds[r]` to `bounds[r + 1]`. (N, heads, D) each
-
-    By torch's flash attention itself: `torch.nn.attention.varlen` calls it by way of so much Python that it takes the
-    host longer than the GPU.
-    """
-    result: Tensor = torch.ops.aten._flash_attention_forward(
-        q, k, v, bounds, bounds, longest, longest, 0.0, True, False, scale=scale)[0]
-    return result
 
 
 def _trunk(model: Network) -> Any:

@@ -4,13 +4,12 @@ Their steps of decoding are tested with `StaticDecoder`, their kernels in `tests
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 import torch
-from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
 
 from labcore.llm.batch import Prompts, padded_prompts
@@ -20,20 +19,17 @@ from labcore.llm.nets.forward import completion_outputs, plain
 from labcore.llm.nets.lora import Lora
 from labcore.maths import gpu
 from tests.llm.tools import CACHELESS, SIZE, completion_ids, model, prompts
+from tests.maths.gpu_twins import Twins, attend_apart
 
 KINDS = ("llama", "qwen2", "qwen3")
 
 
-@pytest.fixture
-def apart(monkeypatch):
-    """Attention of one row after the other, in place of torch's for CUDA."""
-    def attend(q, k, v, bounds, longest, scale):
-        ends = bounds.tolist()
-        assert longest == max(stop - start for start, stop in pairwise(ends))
-        return torch.cat([F.scaled_dot_product_attention(
-            *(each[start:stop].transpose(0, 1) for each in (q, k, v)), is_causal=True, scale=scale,
-            enable_gqa=True).transpose(0, 1) for start, stop in pairwise(ends)])
-    monkeypatch.setattr(fused, "rows_attend", attend)
+@pytest.fixture(params=[False, True], ids=["by modules", "by kernels"])
+def apart(monkeypatch, request):
+    """Attention of one row after the other, in place of torch's for CUDA; and what the kernels compute, by torch."""
+    attend_apart(monkeypatch)
+    if request.param:
+        monkeypatch.setattr(gpu, "kernels", lambda x: Twins)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,6 +48,20 @@ def test_rows_side_by_side_are_the_plain_pass(kind, recomputed, apart):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
+def test_weights_that_do_not_learn_get_no_gradient(apart):
+    """And those that do, the same one."""
+    asked, ids, found = prompts(), completion_ids(12, 9), []
+    for run in (fused.outputs, plain):
+        network = model("qwen2")
+        for name, weight in network.named_parameters():
+            weight.requires_grad_("layers.1" in name and any(part in name for part in ("k_proj", "up_proj", "norm")))
+        run(network, asked, ids).square().sum().backward()
+        found.append({name: weight.grad for name, weight in network.named_parameters() if weight.grad is not None})
+    assert found[0].keys() == found[1].keys() and found[0]
+    for name, theirs in found[1].items():
+        torch.testing.assert_close(found[0][name], theirs, rtol=1e-4, atol=1e-4)
+
+
 def test_an_adapter_and_a_critic_run_side_by_side_too(apart):
     network, asked, ids = model("qwen2"), prompts(), completion_ids(12, 9)
     critic = Critic(network)
@@ -65,13 +75,22 @@ def test_an_adapter_and_a_critic_run_side_by_side_too(apart):
     torch.testing.assert_close(fused.outputs(network, asked, ids), plain(network, asked, ids), rtol=1e-4, atol=1e-5)
 
 
-def test_no_padding_and_no_last_token_is_computed_and_shapes_are_few():
-    asked, ids = prompts((3, 1)), completion_ids(4, 5)
+@pytest.mark.parametrize("lengths, group, width", [((3, 1), 2, 5), ((40, 300, 7), 8, 100)])
+def test_no_padding_and_no_last_token_is_computed_and_shapes_are_few(lengths, group, width):
+    asked, ids = prompts(lengths), completion_ids(len(lengths) * group, width)
     tokens, places, bounds, longest = fused.side_by_side(asked, ids)
-    rows = [[*asked.ids[row // 2][asked.mask[row // 2]].tolist(), *ids[row, :-1].tolist()] for row in range(4)]
-    assert bounds.tolist() == [0, 7, 14, 19, 24, fused.FILLED] and longest == fused.FILLED - 24
-    assert tokens.tolist() == [*functools.reduce(operator.iadd, rows, []), *[0] * (fused.FILLED - 24)]
-    assert places.tolist() == [place for length in (7, 7, 5, 5, fused.FILLED - 24) for place in range(length)]
+    rows = [[*asked.ids[row // group][asked.mask[row // group]].tolist(), *ids[row, :-1].tolist()]
+            for row in range(len(ids))]
+    sizes, count = [*map(len, rows)], sum(map(len, rows))
+    filled = len(tokens) - count
+    assert 0 < filled <= max(fused.FILLED, count / 8) and len(tokens) % fused.FILLED == 0
+    assert longest == max(sizes)
+    while filled > longest:
+        sizes, filled = [*sizes, longest], filled - longest
+    sizes.append(filled)
+    assert bounds.tolist() == [0, *itertools.accumulate(sizes)]
+    assert tokens.tolist() == [*functools.reduce(operator.iadd, rows, []), *[0] * (len(tokens) - count)]
+    assert places.tolist() == [place for length in sizes for place in range(length)]
 
 
 def test_lengths_that_are_known_are_not_looked_up():
