@@ -10,6 +10,8 @@ exponential numbers, Efraimidis & Spirakis 2006; random numbers are Triton's Phi
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -19,6 +21,29 @@ LOG2E = tl.constexpr(1.4426950408889634)
 KEYS, WARPS = 32, 2  # keys that a program of attention reads at once, and its warps
 CHUNK, LANES = 4096, 1024  # logits that one program looks at, and at once
 PROGRAMS = 512  # of the gradient of a norm, each of which adds up that of the scale for its rows
+
+_started: dict[tuple[Any, ...], Any] = {}
+
+
+def _start(kernel: Any, grid: tuple[int, ...], *args: Any, num_warps: int, **constants: Any) -> None:
+    """`kernel[grid](*args)` with its constants, which are its last parameters.
+
+    Triton takes some 50 µs to find out which of the kernels that it has compiled fits the arguments. One that was
+    started before with arguments of the same kinds is started by itself.
+    """
+    key = kernel, *constants.values(), *map(_kind, args)
+    if found := _started.get(key):
+        found[(*grid, 1, 1)[:3]](*args, *constants.values())
+    else:
+        _started[key] = kernel[grid](*args, **constants, num_warps=num_warps)  # Triton's interpreter gives None
+
+
+def _kind(value: Any) -> Any:
+    """What Triton compiles a kernel anew for: type, device and alignment of a tensor, and which integer it is."""
+    if isinstance(value, Tensor):
+        return value.dtype, value.device.index, value.data_ptr() % 16 == 0
+    return (value == 1, value % 16 == 0, value < 2**31) if isinstance(value, int) else float
+
 
 # ---------------------------------------------------------------- attention for one query a row
 
@@ -109,10 +134,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, prompt: tu
     repeat = q.shape[1] // heads
     dot = size >= 32 and (repeat > 1 or q.dtype != torch.float32)  # by matrix units
     out = torch.empty((rows, q.shape[1], size), dtype=q.dtype, device=q.device)
-    _attend[rows, heads](
-        q, k, v, q.stride(0), k.stride(0), v.stride(0), cos, sin, *prompt, *own, starts, ended, seen, out, scale, width,
-        own[0].shape[2], rows // prompts, heads, REPEAT=repeat,
-        ROWS=max(16 if dot else 1, triton.next_power_of_2(repeat)), D=size, KEYS=KEYS, DOT=dot, num_warps=WARPS)
+    _start(_attend, (rows, heads), q, k, v, q.stride(0), k.stride(0), v.stride(0), cos, sin, *prompt, *own, starts,
+           ended, seen, out, scale, width, own[0].shape[2], rows // prompts, heads, REPEAT=repeat,
+           ROWS=max(16 if dot else 1, triton.next_power_of_2(repeat)), D=size, KEYS=KEYS, DOT=dot, num_warps=WARPS)
     return out
 
 
@@ -176,10 +200,10 @@ def choose(logits: Tensor, temperature: Tensor, seed: Tensor, count: Tensor, ids
     chunks = triton.cdiv(vocabulary, CHUNK)
     tops, totals, bests = torch.empty((3, rows, chunks), dtype=torch.float32, device=logits.device)
     places = torch.empty((rows, chunks), dtype=torch.int32, device=logits.device)
-    _race[rows, chunks](logits, temperature, seed, tops, totals, bests, places, vocabulary, chunks, CHUNK=CHUNK,
-                        LANES=LANES, GREEDY=greedy, num_warps=8)
-    _choose[rows,](logits, temperature, tops, totals, bests, places, count, ids, logprobs, vocabulary, chunks,
-                   CHUNKS=triton.next_power_of_2(chunks), num_warps=1)
+    _start(_race, (rows, chunks), logits, temperature, seed, tops, totals, bests, places, vocabulary, chunks,
+           CHUNK=CHUNK, LANES=LANES, GREEDY=greedy, num_warps=8)
+    _start(_choose, (rows,), logits, temperature, tops, totals, bests, places, count, ids, logprobs, vocabulary, chunks,
+           CHUNKS=triton.next_power_of_2(chunks), num_warps=1)
 
 
 # ---------------------------------------------------------------- between the products of a layer
@@ -206,13 +230,13 @@ def add_norm(x: Tensor, delta: Tensor | None, scale: Tensor, eps: float) -> tupl
     x = x.contiguous()  # heads may stand in a product with others
     out, added = torch.empty_like(x), x if delta is None else torch.empty_like(x)
     size = x.shape[-1]
-    _add_norm[x.numel() // size,](x, x if delta is None else delta, scale, added, out, size, eps,
-                                  SIZE=triton.next_power_of_2(size), ADDS=delta is not None, num_warps=4)
+    _start(_add_norm, (x.numel() // size,), x, x if delta is None else delta, scale, added, out, size, eps,
+           SIZE=triton.next_power_of_2(size), ADDS=delta is not None, num_warps=4)
     return added, out
 
 
 @triton.jit
-def _add_norm_back(past, pull, x, scale, out, normed, of_scale, rows, size, eps, SIZE: tl.constexpr):
+def _add_norm_back(past, pull, x, scale, out, of_scale, rows, size, eps, SIZE: tl.constexpr):
     program, programs, column = tl.program_id(0), tl.num_programs(0), tl.arange(0, SIZE)
     there = column < size
     weight = tl.load(scale + column, mask=there, other=0.0).to(tl.float32)
@@ -227,21 +251,19 @@ def _add_norm_back(past, pull, x, scale, out, normed, of_scale, rows, size, eps,
         slope += tl.load(past + at, mask=there, other=0.0).to(tl.float32)
         gained += g * unit
         tl.store(out + at, slope.to(out.dtype.element_ty), mask=there)
-        tl.store(normed + at, (unit * weight).to(normed.dtype.element_ty), mask=there)
         at += programs * size
     tl.store(of_scale + program * size + column, gained, mask=there)
 
 
-def add_norm_back(past: Tensor, pull: Tensor, x: Tensor, scale: Tensor,
-                  eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """From the gradients of the sum x and of its norm y, (N, H) each: the one for what was added, y once more, and the
-    one for the scale (H,)."""
+def add_norm_back(past: Tensor, pull: Tensor, x: Tensor, scale: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """From the gradients of the sum x and of its norm, (N, H) each: the one for what was added, and for the scale (H,).
+    """
     rows, size = x.shape
-    out, normed, programs = torch.empty_like(x), torch.empty_like(x), min(rows, PROGRAMS)
+    out, programs = torch.empty_like(x), min(rows, PROGRAMS)
     of_scale = torch.empty((programs, size), dtype=torch.float32, device=x.device)
-    _add_norm_back[programs,](past.contiguous(), pull, x, scale, out, normed, of_scale, rows, size, eps,
-                              SIZE=triton.next_power_of_2(size), num_warps=4)
-    return out, normed, of_scale.sum(0).to(scale.dtype)
+    _start(_add_norm_back, (programs,), past.contiguous(), pull, x, scale, out, of_scale, rows, size, eps,
+           SIZE=triton.next_power_of_2(size), num_warps=4)
+    return out, of_scale.sum(0).to(scale.dtype)
 
 
 @triton.jit
@@ -271,7 +293,8 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """silu(gate) · up of rows with any distance between them. (N, I) each"""
     rows, size = gate.shape
     out = torch.empty((rows, size), dtype=gate.dtype, device=gate.device)
-    _swiglu[rows, triton.cdiv(size, 1024)](gate, up, gate.stride(0), up.stride(0), out, size, BLOCK=1024, num_warps=4)
+    _start(_swiglu, (rows, triton.cdiv(size, 1024)), gate, up, gate.stride(0), up.stride(0), out, size, BLOCK=1024,
+           num_warps=4)
     return out
 
 
@@ -280,8 +303,8 @@ def swiglu_back(gate: Tensor, up: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]
     (N, I) each -> (N, 2I), (N, I)"""
     rows, size = gate.shape
     slopes, out = torch.empty((rows, 2 * size), dtype=gate.dtype, device=gate.device), torch.empty_like(pull)
-    _swiglu_back[rows, triton.cdiv(size, 1024)](gate, up, gate.stride(0), up.stride(0), pull, slopes, slopes[:, size:],
-                                                2 * size, out, size, BLOCK=1024, num_warps=4)
+    _start(_swiglu_back, (rows, triton.cdiv(size, 1024)), gate, up, gate.stride(0), up.stride(0), pull, slopes,
+           slopes[:, size:], 2 * size, out, size, BLOCK=1024, num_warps=4)
     return slopes, out
 
 
@@ -299,8 +322,8 @@ def _turn(x, cos, sin, heads, stride, sign, HEADS: tl.constexpr, HALF: tl.conste
 def turn_(x: Tensor, heads: int, cos: Tensor, sin: Tensor, sign: float) -> Tensor:
     """Turn the first `heads` heads of x (N, …, D) contiguous in place, by the angles of cos and sin (N, D/2), or back
     (sign −1)."""
-    _turn[len(x),](x, cos, sin, heads, x.stride(0), sign, HEADS=triton.next_power_of_2(heads), HALF=x.shape[2] // 2,
-                   num_warps=4)
+    _start(_turn, (len(x),), x, cos, sin, heads, x.stride(0), sign, HEADS=triton.next_power_of_2(heads),
+           HALF=x.shape[2] // 2, num_warps=4)
     return x
 
 
@@ -351,8 +374,8 @@ def log_probs(logits: Tensor, index: Tensor, temperature: float) -> tuple[Tensor
     """log π(y), H and log Σ e^z of logits (N, V) / temperature at tokens (N,). (N,) each, nats"""
     chosen, entropies, totals = torch.empty((3, len(logits)), dtype=torch.float32, device=logits.device)
     if len(logits):
-        _log_probs[len(logits),](logits, index, chosen, entropies, totals, temperature, logits.shape[1], LANES=2048,
-                                 num_warps=8)
+        _start(_log_probs, (len(logits),), logits, index, chosen, entropies, totals, temperature, logits.shape[1],
+               LANES=2048, num_warps=8)
     return chosen, entropies, totals
 
 
@@ -361,7 +384,6 @@ def log_probs_back(logits: Tensor, index: Tensor, entropies: Tensor, totals: Ten
     """The gradient for the logits, from those of log π(y) and of H."""
     out = torch.empty_like(logits)
     if len(logits):
-        _log_probs_back[len(logits), triton.cdiv(logits.shape[1], 4096)](
-            logits, index, entropies, totals, pull, of_entropy, out, temperature, logits.shape[1], BLOCK=4096,
-            num_warps=8)
+        _start(_log_probs_back, (len(logits), triton.cdiv(logits.shape[1], 4096)), logits, index, entropies, totals,
+               pull, of_entropy, out, temperature, logits.shape[1], BLOCK=4096, num_warps=8)
     return out

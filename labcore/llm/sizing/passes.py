@@ -125,7 +125,7 @@ def tokens(done: Batch, by: Way) -> int:
 
 def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     """Bytes that a Llama's backward pass needs of a micro-batch: width · L · (6H + 3Q + 4I + 2K) for each token. In
-    bf16 norms are float32, so 10H; the lab's layers for a GPU keep 2H + 2Q + 2I + 2K. On a shared cache each row has
+    bf16 norms are float32, so 10H; the lab's layers for a GPU keep 2H + 2Q + 2K. On a shared cache each row has
     keys and values of the prompt as well, and they are spread over all heads (2Q), as those of packed rows are on a
     GPU. With gradient checkpointing: width · L · H, and of one layer all, with the gradients of that (elsewhere these
     take the place of what has been freed). Without a backward pass those of one layer, and a shared cache of all.
@@ -136,7 +136,7 @@ def activations(layers: Layers, done: Batch, mode: Mode) -> int:
     spread = layers.queries if by == "shared" or (by == "packed" and mode.device == "cuda") else layers.keys
     of_token = (10 if mode.width == HALF else 6) * layers.hidden + 3 * layers.queries + 4 * layers.inner
     if by == "causal" and layers.fused and fused_pass(mode):
-        of_token = 2 * layers.hidden + 2 * layers.queries + 2 * layers.inner
+        of_token = 2 * layers.hidden + 2 * layers.queries
     of_layer = count * of_token + seen * 2 * spread
     if not mode.gradient:
         return mode.width * (of_layer + (layers.layers * seen * 2 * spread if by == "shared" else 0))

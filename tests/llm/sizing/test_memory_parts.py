@@ -43,7 +43,7 @@ def test_each_formula_by_hand():
     assert passes.logits(SIZES, DONE, Mode("cuda", width=2), with_entropy=True) == 6 * 4 * 10 * 4
     fused, alone = replace(SIZES, fused=True, longest_packed=0, own=False), replace(DONE, group=1)
     assert passes.way(fused, alone, GPU) == "causal"
-    assert passes.activations(fused, alone, GPU) == 2 * 2 * 3 * 8 * (2 * 8 + 2 * 8 + 2 * 16 + 2 * 4)
+    assert passes.activations(fused, alone, GPU) == 2 * 2 * 3 * 8 * (2 * 8 + 2 * 8 + 2 * 4)
 
 
 def test_a_group_in_one_row_on_one_cache_or_each_row_alone():
