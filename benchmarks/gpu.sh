@@ -1,5 +1,6 @@
 #!/bin/sh
-# All that there is to measure on a GPU, in at most 8 minutes: the tests that need one, then the lab's step beside TRL's.
+# All that there is to measure on a GPU, in at most 8 minutes: the lab's step beside TRL's, two runs beside each other,
+# then the tests that need a GPU.
 #   sh benchmarks/gpu.sh PROMPTS.jsonl [FOLDER]
 # PROMPTS.jsonl has prompt (or question) and answer, such as GSM8K's test rows. Results go to FOLDER (build/gpu). The
 # machine needs torch with CUDA and no network: packages that are missing are installed from wheels in FOLDER/wheels,
@@ -29,8 +30,14 @@ compare() {  # model, seconds at the most, contenders, further options
 }
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 python3 -c "import torch, transformers; print('torch', torch.__version__, 'transformers', transformers.__version__)"
-step tests 90 python3 -m pytest tests/cuda -q -p no:cacheprovider --ignore tests/cuda/test_vllm.py
 trl=$(python3 -c "from importlib.util import find_spec; print('trl-bf16' if find_spec('trl') else '')")
 compare llama-60m 100 "$trl lab-bf16"
 compare llama-342m 170 "$trl lab-bf16" --gradient-checkpointing --warm-up 2 --rounds 1 --steps 3
 compare qwen2-494m 90 lab-bf16 --warm-up 2 --rounds 1 --steps 3
+echo "== two runs on one GPU"
+mkdir -p "$folder/beside"
+(folder="$folder/beside"; compare llama-60m 60 lab-bf16 --warm-up 2 --rounds 1 --steps 20 >"$folder/first.txt") &
+(folder="$folder/beside"; compare llama-342m 60 lab-bf16 --warm-up 2 --rounds 1 --steps 10)
+wait
+cat "$folder/beside/first.txt"
+step tests 90 python3 -m pytest tests/cuda -q -p no:cacheprovider --ignore tests/cuda/test_vllm.py

@@ -26,6 +26,8 @@ ANSWERS, QUESTIONS = Batch(16, 8, 128, 100, 256), Batch(16, 8, 128, 1000, 100)
     (replace(LAYERS, packs=False, shares=False), SHORT, CARD, "plain"),
     (LARGE, ANSWERS, Mode(), "shared"), (LARGE, QUESTIONS, Mode(), "shared"),
     (LARGE, ANSWERS, CARD, "causal"), (LARGE, QUESTIONS, CARD, "shared"),
+    (replace(LARGE, fused=True), QUESTIONS, CARD, "causal"),
+    (replace(LARGE, fused=True), replace(QUESTIONS, group=64, length=20), CARD, "shared"),
     (LARGE, replace(ANSWERS, group=1), CARD, "causal"),
     (replace(LARGE, plain_head=False), ANSWERS, CARD, "shared"),
     (LARGE, QUESTIONS, replace(CARD, recomputed=True), "causal"), (LARGE, QUESTIONS, Mode(recomputed=True), "plain"),
