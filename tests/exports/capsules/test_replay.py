@@ -28,6 +28,7 @@ from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.exports.capsules.tools import SMALL, content, maze, ran, sealed
 from tests.llm.tools import TINIER
+from tests.words import saying
 
 POLE = {"hidden": 8, "eval_episodes": 1, "rollout_steps": 8}
 
@@ -295,7 +296,7 @@ def test_a_model_too_large_for_the_capsule(store, tinier, tmp_path, monkeypatch)
     monkeypatch.setattr(packing, "LARGEST", 1000)
     path = packing.write(store, run_id, tmp_path / "run.zip")
     assert path.stat().st_size < 20_000
-    with pytest.raises(LabError, match=r"The model 'some-model' was too large for run\.zip: give its folder"):
+    with pytest.raises(LabError, match=saying("'some-model'", "too large", "run.zip", "give its folder")):
         replay.replay(path)
     assert replay.replay(path, model=str(model)).matches
     first = dict(checkpoint.steps(run_folder(base)))[0] / "policy"
