@@ -96,12 +96,12 @@ def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorit
     again.task = child.task
     assert records(again, pictures=True) == expected
     fresh = session(algorithm, steps=STEPS, resume=folder, **given(algorithm)).fork(replace(twin, twin=False, seed=99))
-    assert [r.metrics for r in records(fresh)] != [r.metrics for r in expected]
+    assert next(record for record in fresh.run() if record is not None).metrics != expected[0].metrics
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_saving_changes_nothing(algorithm, tmp_path):
-    plain, saving = (session(algorithm, steps=3, **given(algorithm)) for _ in range(2))
+    plain, saving = (session(algorithm, **given(algorithm)) for _ in range(2))
     expected, got = records(plain), []
     for record in saving.run():
         if record is not None:
