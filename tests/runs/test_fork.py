@@ -28,7 +28,7 @@ from tests.words import saying, says
 LLM = {"sft_steps": 3, "prompts_per_step": 4, "group_size": 4}
 POLE = {"hidden": 8, "eval_episodes": 1, "environments": 4, "rollout_steps": 8, "epochs": 2, "mini_batches": 2}
 TINY = MODELS["tiny"]
-STEP = {"prompts_per_step": 4, "group_size": 4, "sequences_per_step": 8, "pairs_per_step": 8, "pair_prompts": 64,
+STEP = {"prompts_per_step": 4, "group_size": 4, "sequences_per_step": 8, "pairs_per_step": 8, "pair_prompts": 16,
         "eval_prompts": 4, "environments": 4, "rollout_steps": 8, "eval_episodes": 1}  # where an algorithm has such
 KINDS = {"llm": ("grpo", "sort", LLM), "maze": ("q_learning", "slippery", {"pace": 0}),
          "exact": ("rloo", "sorted", {"prompts_per_step": 4, "group_size": 4}),
@@ -131,8 +131,8 @@ def test_the_first_step_of_a_fork_begins_where_its_parent_was(store, kind, same,
     ("cartpole", "a2c", "trpo"), ("cartpole", "trpo", "reinforce")])
 def test_another_algorithm_goes_on_from_there(store, monkeypatch, kind, before, after):
     if "dpo" in (before, after):
-        monkeypatch.setitem(MODELS, "tiny", TINY)  # 40 steps of SFT teach it enough to have pairs
-    taught = {"sft_steps": 40 if "dpo" in (before, after) else 0, "letters": 2}
+        monkeypatch.setitem(MODELS, "tiny", TINY)  # the base of the lab knows enough to have pairs
+    taught = {} if "dpo" in (before, after) else {"sft_steps": 0, "letters": 2}
     small = {"llm": taught, "maze": {"pace": 0}, "cartpole": {"hidden": 8}}[kind] | STEP
     usual = spec_of(kind, algorithm=before).knobs
     parent = done(store, spec_of(kind, 4, before, **{key: value for key, value in small.items() if key in usual}))
