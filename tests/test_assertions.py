@@ -10,16 +10,12 @@ from itertools import chain
 import pytest
 
 from tests.every import every
-from tests.imports import ROOT
+from tests.imports import ROOT, parsed
 
 COUNTS = {"len", "abs", "count", "numel", "nbytes"}  # what is never below 0
 CHECKS = {"raises", "warns", "fail", "expect", "check_env"}  # what fails a test by itself
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Nodes = tuple[ast.AST, ...]
-
-
-def parsed(source: str) -> Nodes:
-    return tuple(ast.walk(ast.parse(source)))
 
 
 @pytest.fixture(scope="module")
