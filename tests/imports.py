@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import resolve_name
@@ -12,10 +13,17 @@ ROOT = Path(__file__).parents[1]
 Graph = dict[str, set[str]]
 
 
-@cache
-def nodes(source: str) -> tuple[ast.AST, ...]:
-    """All nodes of a file, parsed once for every test that looks at them."""
-    return tuple(ast.walk(ast.parse(source)))
+def parsed(source: str) -> tuple[ast.AST, ...]:
+    """All nodes of a file. None is garbage before it is given back: to look at them takes longer than to parse."""
+    gc.disable()
+    try:
+        return tuple(ast.walk(ast.parse(source)))
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+nodes = cache(parsed)  # once for every test that looks at them
 
 
 def imported(source: str, package: str = "") -> set[str]:

@@ -20,7 +20,7 @@ from tests.imports import ROOT
 MAZE = {"kind": "maze", "task": "corridors", "progress": False}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def closed():
     yield
     api.close()
@@ -145,6 +145,7 @@ def test_an_export_is_what_the_command_writes(sort, tmp_path):
     assert (sort.export(tmp_path / "out") / "checkpoint" / "model.safetensors").is_file()
 
 
+@pytest.mark.usefixtures("sort")  # whose supervisor has loaded what it needs
 def test_in_the_background_knobs_are_set_and_the_run_stopped():
     run = api.train("q_learning", steps=100_000, pace=20.0, background=True, **MAZE)
     while run.step < 2:
@@ -158,14 +159,16 @@ def test_in_the_background_knobs_are_set_and_the_run_stopped():
     assert resumed.state == "stopped" and resumed.id == run.id
 
 
+@pytest.mark.usefixtures("sort")
 def test_the_notebook_of_the_docs_runs():
     """Every cell in order, with runs of two steps."""
+    before = len(api.runs())
     cells = json.loads((ROOT / "docs" / "notebook.ipynb").read_text("utf-8"))["cells"]
     names: dict[str, object] = {}
     for cell in cells:
         if cell["cell_type"] == "code":
             exec(re.sub(r"steps=\d+", "steps=2", "".join(cell["source"])), names)
-    assert {"run", "free", "live"} <= names.keys() and len(api.runs()) == 3
+    assert {"run", "free", "live"} <= names.keys() and len(api.runs()) == before + 3
     assert [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"] == list(range(1, 8))
 
 

@@ -10,16 +10,12 @@ from itertools import chain
 import pytest
 
 from tests.every import every
-from tests.imports import ROOT
+from tests.imports import ROOT, parsed
 
 COUNTS = {"len", "abs", "count", "numel", "nbytes"}  # what is never below 0
 CHECKS = {"raises", "warns", "fail", "expect", "check_env"}  # what fails a test by itself
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Nodes = tuple[ast.AST, ...]
-
-
-def parsed(source: str) -> Nodes:
-    return tuple(ast.walk(ast.parse(source)))
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +42,10 @@ def always(node: ast.expr) -> bool:
 def _same(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> bool:
     """Whether something is compared with itself. Two calls of one function may differ; that a number is not NaN is
     better asserted by its name."""
+    if not isinstance(operator, ast.Eq | ast.LtE | ast.GtE | ast.Is) or ast.dump(left) != ast.dump(right):
+        return False
     pure = {*dir(builtins)} - {"next", "input", "open", "eval"}
-    calls = [ast.unparse(each.func) for each in ast.walk(left) if isinstance(each, ast.Call)]
-    return (isinstance(operator, ast.Eq | ast.LtE | ast.GtE | ast.Is) and ast.dump(left) == ast.dump(right)
-            and pure.issuperset(calls))
+    return pure.issuperset(ast.unparse(each.func) for each in ast.walk(left) if isinstance(each, ast.Call))
 
 
 def _never_negative(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> bool:
@@ -57,7 +53,8 @@ def _never_negative(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> boo
     if isinstance(operator, ast.LtE | ast.Lt):
         left, operator, right = right, {ast.LtE: ast.GtE, ast.Lt: ast.Gt}[type(operator)](), left
     least = {ast.GtE: ("0", "0.0"), ast.Gt: ("-1",)}.get(type(operator), ())
-    return last_name(left.func if isinstance(left, ast.Call) else left) in COUNTS and ast.unparse(right) in least
+    counted = last_name(left.func if isinstance(left, ast.Call) else left) in COUNTS
+    return counted and ast.unparse(right) in least
 
 
 def parts(node: ast.expr) -> Iterator[ast.expr]:
@@ -87,8 +84,8 @@ def idle(nodes: Nodes) -> list[str]:
             case ast.Expr(ast.Compare() | ast.Attribute()):
                 found.append(f"line {node.lineno}: {ast.unparse(node)} is never asserted")
                 continue
-            case ast.With(items, body) if any("raises" in ast.unparse(each) for each in items) and any(
-                    isinstance(each, ast.Assert) for each in body[1:]):
+            case ast.With(items, body) if any(isinstance(each, ast.Assert) for each in body[1:]) and any(
+                    "raises" in ast.unparse(each) for each in items):
                 found.append(f"line {node.lineno}: an assertion within raises is never reached")
                 continue
             case _:

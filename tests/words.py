@@ -13,5 +13,10 @@ def says(text: object, *facts: str) -> bool:
     >>> says("10.5", "0.5"), says("0.55", "0.5"), says("0.5.", "0.5")
     (False, False, True)
     """
-    found = (rf"(?<![\w.]){re.escape(fact)}(?!\w|\.\d)" for fact in facts)
-    return re.search(".*?".join(found), str(text), re.DOTALL) is not None
+    return re.search(saying(*facts), str(text)) is not None
+
+
+def saying(*facts: str) -> str:
+    """The same as a pattern, for `pytest.raises(match=saying(...))`."""
+    found = (rf"(?:(?<![\w.])|(?!\w)){re.escape(fact)}(?:(?!\w|\.\d)|(?<!\w))" for fact in facts)
+    return f"(?s:{'.*?'.join(found)})"

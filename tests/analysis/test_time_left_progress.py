@@ -9,6 +9,7 @@ import pytest
 from labcore.analysis.time_left import PER_RUN, progress
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.rows import RunRow
+from tests.words import says
 
 
 def row(state: str, step: int = 0, seconds: float = 0.0, steps: int = 10, beside: float | None = None,
@@ -42,7 +43,7 @@ def test_what_is_left_is_estimated_from_the_pace_of_this_sweep_and_its_places():
     done, going, waits = row("finished", 10, 20.0, beside=3.0), row("running", 5, 10.0), row("queued")
     found = progress([done, going, waits])
     assert found.left == pytest.approx(5 * 2.0 + 3.0 + 10 * 2.0), "one place: the other run begins when this one ends"
-    assert found.basis == "from the pace of 2 runs of this sweep, 1 at a time"
+    assert says(found.basis, "2 runs", "this sweep", "1 at a time")
     found = progress([done, going, going, waits])
     assert found.left == pytest.approx(33.0) and found.places == 2
     slower = row("finished", 10, 80.0, knobs={"group_size": 16}, beside=3.0)

@@ -14,6 +14,7 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from labcore.runs.store.rows import RESUMABLE, Event
 from tests.app.seeding import html, line, ran, surrogate
+from tests.words import says
 
 PATH = [[0.0, 0.0, 0.01, 0.0], [0.1, 0.0, 0.25, 0.0]]
 
@@ -71,7 +72,7 @@ def test_run_untouched_is_ppo_on_cartpole(page, lab):
 
 def test_a_method_of_a_few_actions_is_not_ready_for_continuous_ones(page):
     test = page("cartpole", task="Pendulum-v1", algorithm="dqn")
-    assert "Pendulum-v1 has continuous actions, but this method needs discrete ones" in html(test)
+    assert says(html(test), "Pendulum-v1", "continuous actions", "needs discrete ones")
     assert test.button(key="do:Run").disabled
 
 
@@ -103,7 +104,7 @@ def test_the_policy_of_a_continuous_world_is_drawn_on_a_plane_and_over_time(page
                               "map": drawn})
     lab.store.set_state(run_id, "finished")
     captions = said(page("cartpole", run=run_id), "Policy")
-    assert "The dots are the observations of the first evaluation episode" in captions and "Nothing else." in captions
+    assert says(captions, "dots", "observations", "first evaluation episode") and "Nothing else." in captions
     assert "σ = 0.25" in captions
     figure = policy_figures.action_map(drawn)
     assert (figure.data[0].zmin, figure.data[0].zmax) == (-2, 2)

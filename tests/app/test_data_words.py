@@ -46,7 +46,7 @@ def test_a_file_without_a_fault_is_one_good_sentence(spec):
 
 def test_marked_answers_propose_the_numeric_verifier_while_it_is_exact(spec):
     found = of(spec(), marked=96, fits="numeric")
-    assert "96 of 100 answers end in “#### number”, but the verifier is exact" in said(found, "warning")
+    assert says(said(found, "warning"), "96 of 100", "“#### number”", "verifier", "exact")
     assert proposals(found)["Use the numeric verifier"].knobs == (("verifier", "numeric"),)
     assert not proposals(of(spec(verifier="length"), marked=96, fits="numeric"))
     assert not proposals(of(spec(), marked=96)), "one of them is none"
@@ -61,7 +61,7 @@ def test_the_verifier_that_reads_every_answer_is_proposed(spec, fits, words):
 
 def test_answers_that_the_limit_cuts_propose_a_longer_one_if_there_is_room(spec):
     cut = of(spec(), lengths=(10,) * 50 + (299,) * 50)
-    assert "50 of 100 answers are longer than the length limit of 64 tokens" in said(cut, "warning")
+    assert says(said(cut, "warning"), "50 of 100 answers", "longer", "64 tokens")
     assert proposals(cut)["Length limit 300"].knobs == (("max_new_tokens", 300),)
     assert not proposals(of(spec(), longest=1900, lengths=(299,) * 100))
     assert "longer than" not in said(of(spec(), lengths=(63,) * 100)), "the end is one token more"
@@ -99,10 +99,10 @@ def test_no_right_answer_is_nothing_to_reinforce_and_three_ways_out(spec):
 
 
 def test_sft_that_is_still_to_come_is_said(spec):
-    assert "answered 0 of 16 before SFT. SFT of at most 50 steps comes first. If it still answers none" in said(
-        of_trial(result(), spec(), taught=False))
+    assert says(said(of_trial(result(), spec(), taught=False)), "0 of 16 before SFT", "SFT of at most 50 steps",
+                "still answers none")
     assert "before SFT" not in said(of_trial(result(), spec(), taught=True))
-    assert said(of_trial(result(), spec("sft"), False), "note").endswith("SFT teaches it the answers of the file.")
+    assert says(said(of_trial(result(), spec("sft"), False), "note"), "SFT", "answers of the file")
 
 
 def test_a_shaped_reward_is_proposed_where_the_task_has_one(spec):
@@ -143,7 +143,7 @@ def test_an_instruct_model_without_its_template_is_told_to_use_it(spec):
 
 def test_completions_that_the_limit_cuts_propose_a_longer_one(spec):
     found = of_trial(instruct(3, cut=12), spec(model="org/model", max_new_tokens=64), False)
-    assert "12 of 16 completions were cut at the length limit of 64 tokens" in said(found, "warning")
+    assert says(said(found, "warning"), "12 of 16 completions", "cut", "64 tokens")
     assert proposals(found)["Length limit 256"].knobs == (("max_new_tokens", 256),)
     few = of_trial(instruct(3, cut=5), spec(model="org/model", max_new_tokens=64), False)
     assert "Length limit 128" in proposals(few)

@@ -14,6 +14,7 @@ from labcore.catalog.panels import PANELS
 from labcore.runs.spec.run_spec import every_knob, make
 from labcore.runs.store.rows import Step
 from tests.app.seeding import seed
+from tests.words import says
 
 VALUES = {key: knob.default for key, knob in every_knob().items()}
 
@@ -32,8 +33,7 @@ def test_the_share_of_right_completions_is_said_with_its_start():
 
 def test_a_reward_that_is_another_number_is_said_beside_that_share():
     feed = feed_of({"reward": 0.5, "exact_match": 0.4}, {"reward": 0.97, "exact_match": 0.03})
-    assert goal_line.words(feed) == (
-        " Now earns 0.970 (0.500 at the start), exact match in 3.0 % (40 % at the start).")
+    assert says(goal_line.words(feed), "earns 0.970", "0.500 at the start", "exact match", "3.0 %", "40 % at the start")
 
 
 @pytest.mark.parametrize("kind", KINDS)

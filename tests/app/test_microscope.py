@@ -15,6 +15,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.worked import Worked
 from labcore.runs.spec.run_spec import make
 from tests.app.seeding import mounted, samples, seed
+from tests.words import says
 
 
 def completion(text="ab", reward=1.0, advantage=0.7, moved=0.0, **more):
@@ -317,5 +318,5 @@ def test_an_old_sample_says_so_and_its_change_is_that_of_the_step_alone():
     """At sampling the completion had e^−1; before the updates, 0.3 nats more, 50 %; after them 37 %."""
     old = group(1, 0, met={"gap": [0.2, 0.1]}) | {"age": 6, "level": 3}
     said = payload.inside("groups", old, 0, MET, knobs())["said"]
-    assert "level 3 · sampled 6 updates ago · probability before → after the update: 50 % → 37 %" in said
+    assert says(said, "level 3", "6 updates ago", "before → after the update", "50 % → 37 %")
     assert "37 % → 37 %" not in said and "ago" not in payload.inside("groups", group(1, 0), 0, MET, knobs())["said"]

@@ -15,6 +15,7 @@ from labcore.runs.files import uploads
 from labcore.runs.spec.run_spec import make
 from tests.app.asking import Answering, previewed
 from tests.app.seeding import ran
+from tests.words import says
 
 
 def tried(spec):
@@ -79,7 +80,7 @@ def test_what_is_held_out_is_said_and_a_second_file_takes_its_place(lab, page):
     test.file_uploader[1].set_value(("test.jsonl", "\n".join(rows[29:]).encode(), "text/plain"))
     test = ran(test)
     assert "29 problems to train on, 11 problems held out." in captions(test)
-    assert "1 row of sums.jsonl is not trained on, since test.jsonl has the same prompts" in captions(test)
+    assert says(captions(test), "1 row of sums.jsonl", "not trained on", "test.jsonl")
     test.button(key="do:Run").click()
     [run] = ran(test) and lab.store.runs()
     assert uploads.file_at(run.spec.knobs["held_out_file"]).name == "test.jsonl"
@@ -143,7 +144,7 @@ def test_a_file_of_prompts_alone_is_used_with_a_verifier_that_needs_no_answer(la
     asks = "\n".join(json.dumps({"prompt": f"Say something about {n}."}) for n in range(30))
     test.file_uploader[0].set_value(("asks.jsonl", asks.encode(), "text/plain"))
     said = " ".join(each.value for each in ran(test).error)
-    assert "needs none (length, format, regex or json, or contains with a pattern)" in said and fault(test)
+    assert says(said, "length, format, regex or json", "contains with a pattern") and fault(test)
     test = pressed(test, "Use the length verifier")
     assert not test.error and not fault(test) and "asks.jsonl: 27 problems to train on" in captions(test)
     test = pressed(test, "No SFT")
@@ -167,7 +168,7 @@ def verifier_key(test) -> str:
 def test_a_file_too_small_to_hold_rows_out_says_so(page):
     test = page("llm", algorithm="dpo", task="preferences")
     test.file_uploader[0].set_value(("pairs.jsonl", PAIRS.encode(), "application/json"))
-    assert "pairs.jsonl has 9 rows, fewer than 20, so none is held out" in captions(ran(test))
+    assert says(captions(ran(test)), "pairs.jsonl", "9 rows", "fewer than 20", "none is held out")
 
 
 def test_how_rows_are_measured_stays_only_where_it_was_chosen(opened):
@@ -267,7 +268,7 @@ def test_the_rows_are_shown_as_the_model_reads_them(lab, opened):
     test = opened()
     assert "30 rows in the layout “prompt and answer”" in words(test)
     assert "Prompts have 3 to 12 tokens (median 5, 90 % up to 8)" in words(test)
-    assert "Other fields are available to reward functions: level." in words(test)
+    assert says(words(test), "Other fields", "reward functions", "level")
     assert [each.label for each in test.expander if "as the model reads" in each.label] == [
         "The first 2 rows as the model reads them"]
     (job,) = [spec for spec in asked.asked if spec["job"] == "data_preview"]

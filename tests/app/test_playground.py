@@ -15,6 +15,7 @@ from labcore.runs.spec.run_spec import make
 from tests.app.asking import answers, trained
 from tests.app.seeding import html, link, ran, seed
 from tests.app.test_pages import labels
+from tests.words import says
 
 
 def said(test) -> str:
@@ -255,7 +256,7 @@ def test_a_lab_that_is_closed_while_a_page_waits_is_one_sentence(page, lab, grpo
         return compute(spec)
     lab.launcher.compute = closed
     test = page("playground", runs=grpo)
-    assert [error.value for error in test.error] == ["The lab is closed: start it again."]
+    assert [says(error.value, "closed", "start it again") for error in test.error] == [True]
 
 
 # ---------------------------------------------------------------- what the browser is given

@@ -10,13 +10,13 @@ from app.llm.microscope import arithmetic
 from labcore.catalog import choices
 from labcore.maths.call import call, member
 from labcore.runs.store.rows import Step
+from tests.words import says
 
 STEPS = {"scores": [0.9, 0.4, 0.6, 0.1], "labels": [1.0, 1.0, 0.0, 0.0]}
 
 
 def test_the_words_count_the_steps():
-    assert process_tab.words(STEPS) == ("Of 4 held-out steps 50 % are labelled right; the model agrees with 50 % of "
-                                        "the labels.")
+    assert says(process_tab.words(STEPS), "4 held-out steps", "50 %", "labelled right", "agrees", "50 %", "labels")
 
 
 def test_every_step_is_in_the_histogram_on_the_side_of_its_label():

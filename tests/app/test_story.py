@@ -106,7 +106,7 @@ def test_a_pair_that_stays_is_not_said_to_move():
 def test_where_no_right_answer_is_known_the_best_one_is_named():
     some = {"answers": [answer("long", 0.1, 0.2, count=1, reward=1.0, advantage=0.5),
                         answer("short", 0.3, 0.2, count=1, reward=0.2, advantage=-0.5)]}
-    assert sentence(some).endswith("After the update the answer with the highest reward rises from 10 % to 20 %.")
+    assert says(sentence(some), "After the update", "highest reward", "10 %", "20 %")
 
 
 def test_the_telling_prompt_is_kept_while_its_rewards_differ():
@@ -146,7 +146,7 @@ def test_pairs_of_earlier_files_have_no_after():
     groups = groups_of(batch)
     shown = story.payload(groups, "b0", [], 5, 5)
     assert [(row["role"], row["after"]) for row in shown["rows"][:2]] == [("chosen", None), ("rejected", None)]
-    assert shown["sentence"] == "The margin is 0.50 before the update."
+    assert says(shown["sentence"], "margin", "0.50", "before")
     assert [*groups_of(batch | {"watched": [pair()]})] == ["w0"]
 
 
@@ -374,5 +374,5 @@ def test_a_group_of_an_older_policy_is_compared_with_the_policy_before_the_step(
                   "logprobs": [-0.25, -0.25], "met": {"gap": [0.5, 0.25]}}
     found = of_batch({"prompt": "ba=", "age": 2, "completions": [completion]})
     assert found["answers"][0]["logprob_before"] == -1.25 and found["answers"][0]["logprob_after"] == -0.5
-    assert sample_age.sentence(found) == "The completions were sampled 2 updates ago, by an older policy."
+    assert says(sample_age.sentence(found), "2 updates ago", "older policy")
     assert "age" not in of_batch({"prompt": "ba=", "completions": [completion]})

@@ -15,7 +15,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.errors import LabError
 from labcore.llm.probes.one_batch import as_of
 from labcore.llm.session import LlmSession
-from tests.llm.tools import records, session, shake, spec, weights
+from tests.llm.tools import SMALL, records, session, shake, spec, weights
 
 ONLINE = [row.key for row in ALGORITHMS.values() if row.loop == "online"]
 # Those that some setting of another knob can silence. Elsewhere: knobs of files, of a run's end, of the base and of the
@@ -86,21 +86,62 @@ def acts(base: LlmSession, given: Mapping[str, Value], knob: Knob, kept: dict[st
     return False
 
 
-@pytest.mark.parametrize("row", ONLINE)
-def test_every_knob_that_is_offered_acts(row):
-    silent = []
+Places = dict[str, list[str]]  # for each place of the KL the knobs to try there
+
+
+def offered(row: str) -> Places:
+    """Where a row offers a knob as one that acts."""
+    held = {knob.key: knob.default for knob in ALGORITHMS[row].knobs} | SMALL["online"] | OF_ROW.get(row, {})
+    found: Places = {}
     for place in choices.KL_PLACEMENTS:
+        asked = ASKED - ELSEWHERE if place == held["kl_placement"] else PER_PLACE
+        found[place] = [knob.key for knob in ALGORITHMS[row].knobs if knob.key in asked and not reason(
+            knob.key, {**held, **SIZE, "kl_placement": place, **WITH.get(knob.key, {})})]
+    return found
+
+
+def setting(row: str, place: str, key: str) -> tuple:
+    """A knob, and all that its rules ask for, as a row holds it."""
+    held = {knob.key: knob.default for knob in ALGORITHMS[row].knobs} | {"kl_placement": place}
+    return key, *(str(held.get(each)) for rule in RULES if key in rule.knobs for each in rule.at if each != key)
+
+
+def first_of_each_setting() -> dict[str, Places]:
+    """The knobs of each row that no row before it has tried where their rules say the same."""
+    seen: set[tuple] = set()
+    found: dict[str, Places] = {}
+    for row in ONLINE:
+        for place, keys in offered(row).items():
+            new = {setting(row, place, key): key for key in keys}
+            found.setdefault(row, {})[place] = [key for told, key in new.items() if told not in seen]
+            seen |= new.keys()
+    return {row: places for row, places in found.items() if any(places.values())}
+
+
+FIRST = first_of_each_setting()
+
+
+@pytest.mark.parametrize("row", FIRST)
+def test_every_knob_that_is_offered_acts(row):
+    all_act(row, FIRST[row])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("row", ONLINE)
+def test_every_knob_that_is_offered_acts_in_every_row(row):
+    all_act(row, offered(row))
+
+
+def all_act(row: str, tried: Places) -> None:
+    silent = []
+    for place, keys in tried.items():
         given = {**SIZE, **OF_ROW.get(row, {}), "kl_placement": place}
         try:
-            base = session(row, **given)
+            base = session(row, **given) if keys else None
         except LabError:
             continue
-        shake(base.policy)
-        kept: dict[str, torch.Tensor] = {}
-        usual = place == ALGORITHMS[row].knob("kl_placement").default
-        for knob in ALGORITHMS[row].knobs:
-            if knob.key not in ASKED - ELSEWHERE or not (usual or knob.key in PER_PLACE):
-                continue
-            if not reason(knob.key, {**base.knobs, **WITH.get(knob.key, {})}) and not acts(base, given, knob, kept):
-                silent.append((place, knob.key))
+        if base:
+            shake(base.policy)
+            kept: dict[str, torch.Tensor] = {}
+            silent += [(place, key) for key in keys if not acts(base, given, ALGORITHMS[row].knob(key), kept)]
     assert not silent, "they change nothing: give the reason in labcore/catalog/inactive.py"

@@ -14,6 +14,7 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.store.schema import runs
 from labcore.runs.store.store import Store
 from tests.runs.lists.tools import CSV, ended
+from tests.words import says
 
 
 @pytest.fixture
@@ -107,11 +108,11 @@ def test_a_run_that_goes_is_stopped_first(store, capsys):
 def test_uploads_that_no_run_names_are_listed_and_deleted(store, capsys):
     free, used = uploads.keep("book.txt", b"a" * 3_000_000), uploads.keep("questions.jsonl", b'{"prompt": "a"}')
     store.create(make(algorithm_key="grpo", task_key="prompts", model="tiny", data=str(used)))
-    assert printed(capsys, "clean", "--uploads") == "Would delete 0 uploads, 0 kB: add --yes to do it.\n"
+    assert says(printed(capsys, "clean", "--uploads"), "Would delete 0 uploads", "0 kB", "--yes")
     for path in uploads.root().rglob("*"):
         os.utime(path, (1.0, 1.0))
     told = printed(capsys, "clean", "--uploads")
-    assert told == f"{free.parent}: book.txt\nWould delete 1 upload, 3.0 MB: add --yes to do it.\n" and free.exists()
+    assert says(told, f"{free.parent}: book.txt\n", "Would delete 1 upload", "3.0 MB", "--yes") and free.exists()
     assert printed(capsys, "clean", "--uploads", "--yes") == "Deleted 1 upload, 3.0 MB.\n"
     assert not free.exists() and used.exists()
 

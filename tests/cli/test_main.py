@@ -20,7 +20,7 @@ from labcore.runs.store import schema
 from labcore.runs.store.store import Store
 from labcore.workers.lifeline import Lifeline
 from tests.runs import fake
-from tests.words import says
+from tests.words import saying, says
 
 SORT = ("run", "--algorithm", "grpo", "--task", "sort")
 OWN = ("run", "--algorithm", "grpo", "--prompts")
@@ -146,8 +146,8 @@ def test_a_finished_run_is_neither_resumed_nor_steered(capsys):
     store = Store()
     run_id = store.create(fake.grpo(5), mine=True)
     store.set_state(run_id, "finished")
-    assert "is finished, so there is nothing to resume: start a new run" in refused(capsys, "resume", run_id)
-    assert "so a changed knob has no effect: start a new one first" in refused(capsys, "set", run_id, "beta=1")
+    assert says(refused(capsys, "resume", run_id), "is finished", "start a new run")
+    assert says(refused(capsys, "set", run_id, "beta=1"), "no effect", "start a new one")
 
 
 def test_a_diverged_run_is_resumed_with_another_learning_rate(capsys, monkeypatch):
@@ -188,7 +188,7 @@ def test_a_preset_is_run_with_what_is_given_on_top(capsys):
     assert spec.knobs["epsilon"] == 0.1
     spec = commands.spec_of(parser().parse_args(["run", "--preset", "clip", "--steps", "2", "--set", "clip_low=0.1"]))
     assert (spec.steps, spec.knobs["clip_low"], spec.knobs["updates_per_batch"]) == (2, 0.1, 8)
-    with pytest.raises(LabError, match="is of the kind maze, not llm: remove --kind llm"):
+    with pytest.raises(LabError, match=saying("maze", "not llm", "remove --kind llm")):
         commands.spec_of(parser().parse_args(["run", "--preset", "cliff_safe", "--kind", "llm"]))
     assert commands.spec_of(parser().parse_args(["run", "--preset", "clip", "--kind", "llm"])).kind == "llm"
     for wrong in (["run"], ["run", "--preset", "clipp"], ["run", "--preset", "clip", "--algorithm", "grpo"]):

@@ -10,6 +10,7 @@ from labcore.runs import mixes
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from tests.cli.test_main import refused
+from tests.words import says
 
 
 def test_a_mix_is_saved_listed_run_by_its_name_renamed_and_deleted(capsys):
@@ -42,7 +43,7 @@ def test_a_mix_is_named_in_passing():
 
 
 def test_what_cannot_be(capsys):
-    assert "no algorithm or saved mix 'grop': did you mean 'grpo'?" in refused(capsys, "run", "--algorithm", "grop")
+    assert says(refused(capsys, "run", "--algorithm", "grop"), "'grop'", "did you mean 'grpo'")
     assert "need --save NAME" in refused(capsys, "mixes", "--algorithm", "grpo")
     assert "The choices are missing" in refused(capsys, "mixes", "--save", "mine")
     assert "needs a ratio" in refused(capsys, "mixes", "--save", "mine", "--algorithm", "grpo", "--set", "ratio=none")

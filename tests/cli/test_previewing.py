@@ -28,7 +28,7 @@ def test_the_data_as_a_model_reads_it(file, capsys):
     assert main(["data", file, "--map", "prompt=q,answer=a", "--set", "template=chatml"]) == 0
     out = capsys.readouterr().out
     assert "  6 rows in the layout “fields of your own”." in out
-    assert "Other fields are available to reward functions: level." in out
+    assert says(out, "Other fields", "reward functions", "level")
     assert "ChatML, on which it may not have been trained" in out and "The verifier that fits is numeric" in out
     first = out.partition("Line 1: ")[2].splitlines()
     assert first[0] == "q is the prompt, a is the answer."
@@ -62,7 +62,7 @@ def test_a_dataset_of_the_hub_is_data_too(monkeypatch, capsys):
                         lambda dataset: asked.append(dataset) or Fetched(path, "These are the first 1 rows."))
     assert main(["data", "org/sums:main/train"]) == 0
     told = capsys.readouterr()
-    assert "Line 1: prompt, answer." in told.out and told.err == "labcore: These are the first 1 rows.\n"
+    assert says(told.out, "Line 1", "prompt, answer") and says(told.err, "labcore", "first 1 rows")
     small = [word for knob in ("sft_steps=0", "prompts_per_step=1", "group_size=2", "max_new_tokens=2")
              for word in ("--set", knob)]
     assert main(["run", "--algorithm", "grpo", "--data", "org/sums:main/train", "--steps", "1", "--json", *small]) == 0

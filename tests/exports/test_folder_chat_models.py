@@ -24,6 +24,7 @@ from labcore.workers.worker import drive
 from tests.llm.chat_model import TALKS, chat_folder, written
 from tests.llm.test_session_conversations import LORA, templated
 from tests.llm.tokenizers import byte_level
+from tests.words import saying
 
 ENDS = ["<|im_end|>", "</s>"]
 TURNS = TALKS[1][:4]
@@ -108,7 +109,7 @@ def test_a_capsule_names_a_large_model_and_does_not_bring_it(ran, tmp_path, monk
     assert not [name for name in names if name.startswith(("checkpoints/step-000000/", "checkpoints/base/"))]
     weights = "adapter_model" if how else "model"
     assert f"checkpoints/step-000001/policy/{weights}.safetensors" in names, "what it learnt"
-    with pytest.raises(LabError, match=r"'some-model' was too large for run\.zip: give its folder with --model"):
+    with pytest.raises(LabError, match=saying("'some-model'", "too large", "run.zip", "--model")):
         replay(path)
     given = tmp_path / "elsewhere"
     (tmp_path / "home" / "some-model").rename(given)

@@ -18,6 +18,7 @@ from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.llm.session import LlmSession
 from tests.llm.tools import TINIER, Letters, records, session, spec, unlike, weights
+from tests.words import says
 
 ALGORITHMS = unlike(TABLE.values())
 STEPS, SAVED_AT = 6, 3  # the step after the save draws from every generator; the line of step 1 lies before it
@@ -95,12 +96,12 @@ def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorit
     again.task = child.task
     assert records(again, pictures=True) == expected
     fresh = session(algorithm, steps=STEPS, resume=folder, **given(algorithm)).fork(replace(twin, twin=False, seed=99))
-    assert [r.metrics for r in records(fresh)] != [r.metrics for r in expected]
+    assert next(record for record in fresh.run() if record is not None).metrics != expected[0].metrics
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_saving_changes_nothing(algorithm, tmp_path):
-    plain, saving = (session(algorithm, steps=3, **given(algorithm)) for _ in range(2))
+    plain, saving = (session(algorithm, **given(algorithm)) for _ in range(2))
     expected, got = records(plain), []
     for record in saving.run():
         if record is not None:
@@ -211,4 +212,4 @@ def test_a_checkpoint_of_another_kind_of_device_is_gone_on_with(saved):
     assert one.step == SAVED_AT and not torch.equal(one.generator.get_state(), there)
     found = records(one)
     assert [record.metrics for record in found] == [record.metrics for record in records(two)]
-    assert found[0].notes == ("This checkpoint was made on another kind of device, so random numbers restart here.",)
+    assert says(found[0].notes, "another kind of device", "random numbers restart") and len(found[0].notes) == 1

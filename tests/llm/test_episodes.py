@@ -26,7 +26,7 @@ from labcore.tasks.environment import Episode, Step
 from labcore.tasks.task import Problem
 from tests.environments import Plays
 from tests.llm.tools import alone, model, records, session
-from tests.words import says
+from tests.words import saying, says
 
 
 def playing(algorithm="reinforce", task=None, **given):
@@ -115,19 +115,18 @@ def test_an_observation_longer_than_the_context_is_said_in_words():
     assert collect(started).batch.completions.ids.shape[1] <= 40, "what does not fit is not kept either"
     found = records(playing(task=Plays(long, observation_length=1000)))
     notes = [note for record in found for note in record.notes if "observation" in note]
-    assert notes == ["Observations of the environment parrot did not fit into the 40 tokens of an episode, which "
-                     "ended there: return shorter texts, lower `observation_length`, or raise `max_new_tokens`."]
+    assert [says(note, "environment parrot", "40 tokens", "`observation_length`", "`max_new_tokens`")
+            for note in notes] == [True]
     assert found[-1].metrics["completions/truncated_frac"] > 0
     notes = [note for record in records(playing(task=Plays(long, observation_length=5))) for note in record.notes
              if "observation" in note]
-    assert notes == ["Observations of the environment parrot were cut to the 5 characters that `observation_length` "
-                     "allows."]
+    assert [says(note, "environment parrot", "cut", "5 characters", "`observation_length`") for note in notes] == [True]
 
 
 def test_a_fault_of_the_environment_stops_the_run_in_words():
     bad = type("Bad", (), {"reset": lambda self, row: "?",
                            "step": lambda self, text: Step("go on", float("nan"), False)})
-    with pytest.raises(LabError, match="The environment parrot returned nan as the reward of turn 1"):
+    with pytest.raises(LabError, match=saying("environment parrot", "nan", "reward of turn 1")):
         records(playing(task=Plays(bad)))
 
 
@@ -255,7 +254,7 @@ def test_greedy_and_sampled_episodes_of_the_same_numbers_are_the_same():
 
 @pytest.mark.parametrize("source", ["steps_and_outcome", "correct_and_format", "step_verifier", "order_only"])
 def test_a_source_that_reads_one_answer_is_refused(source):
-    with pytest.raises(LabError, match="reads a completion as one answer, and Guess a number has several turns"):
+    with pytest.raises(LabError, match=saying("one answer", "Guess a number", "several turns")):
         make(algorithm_key="grpo", task_key="guess", knobs={"reward_source": source})
 
 

@@ -17,7 +17,7 @@ from labcore.llm.generation import Sampling, generate
 from labcore.llm.loops import online, sft
 from labcore.llm.rollout import credit
 from labcore.tasks.task import Problem, Score
-from tests.llm.tools import Letters, ragged, records, session, shake, weights
+from tests.llm.tools import Letters, ragged, records, session, shake, unlike, weights
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
 
@@ -66,7 +66,7 @@ def finite(started, found):
 
 @pytest.mark.parametrize("key", ONLINE)
 def test_what_could_not_be_scored_is_not_learnt_from(key):
-    started = session(key)
+    started = session(key, steps=1)
     started.task = Unsure()
     rollout = collect(started).rollout
     missing = rollout.shaped.isnan()
@@ -81,8 +81,8 @@ def test_what_could_not_be_scored_is_not_learnt_from(key):
     finite(started, records(started))
 
 
-@pytest.mark.parametrize("key", ONLINE)
-@pytest.mark.parametrize("source", ["verifier", "noisy_verifier"])
+@pytest.mark.parametrize("source, key", [("verifier", key) for key in ONLINE] + [
+    ("noisy_verifier", key) for key in unlike(ALGORITHMS[key] for key in ONLINE)])
 def test_where_nothing_could_be_scored_nothing_is_learnt(key, source):
     started = session(key, steps=1, reward_source=source, sft_weight=0.0)
     started.task = Unsure(every=1)
@@ -139,8 +139,8 @@ def test_rewards_of_tokens_reach_the_rollout_and_its_padding(monkeypatch):
 @pytest.mark.parametrize("key", ONLINE)
 def test_groups_that_are_not_kept_are_as_if_they_were_not_there(key):
     """Gradient, loss, critic's loss, and the shares that are logged: all of the kept groups alone."""
-    started = session(key, prompts_per_step=5, entropy_coef=0.05, selection="everything", sft_weight=0.0,
-                      **({"mini_batches": 1} if "mini_batches" in session(key).knobs else {}))
+    whole = {"mini_batches": 1} if "mini_batches" in {knob.key for knob in ALGORITHMS[key].knobs} else {}
+    started = session(key, prompts_per_step=5, entropy_coef=0.05, selection="everything", sft_weight=0.0, **whole)
     rollout = ragged(seen_by(started, collect(started)))
     for name in started.optimizers:
         shake(started.models[name])
@@ -153,10 +153,10 @@ def test_groups_that_are_not_kept_are_as_if_they_were_not_there(key):
     measured, gradients = gradient(started, masked)
     expected, wanted = gradient(started, alone)
     assert measured == {name: pytest.approx(value, rel=1e-4, abs=1e-6) for name, value in expected.items()}
-    unlike = gradient(started, everything)[1]
+    other = gradient(started, everything)[1]
     for name, found in gradients.items():
         torch.testing.assert_close(found, wanted[name], rtol=1e-4, atol=1e-6)
-        assert (found - unlike[name]).norm() > 1e-2 * found.norm()
+        assert (found - other[name]).norm() > 1e-2 * found.norm()
 
 
 def test_baselines_are_those_of_whole_groups():

@@ -16,6 +16,7 @@ from labcore.runs.files import uploads
 from labcore.tasks.task import Problem, Turn
 from tests.llm.tokenizers import GEMMA, THINKING, Model, byte_level, sentencepiece
 from tests.llm.tools import session
+from tests.words import says
 
 STRICT = ("{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
           "{{ raise_exception('roles must alternate') }}{% endif %}{{ '<s>' + m['content'] }}{% endfor %}")
@@ -135,7 +136,7 @@ def test_a_run_refuses_a_long_prompt_or_does_without_it(started):
         started(rows)
     skipping = started(rows, long_prompts="skip")
     assert [row.line for row in skipping.task.rows] == [1, 2, 4, 5, 6, 7] and skipping.task.size == 6
-    assert first(skipping).notes[0] == "1 prompt of more than 56 tokens was left out: line 3."
+    assert says(first(skipping).notes[0], "1 prompt", "56 tokens", "left out", "line 3")
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "sft"])
@@ -144,7 +145,7 @@ def test_a_run_cuts_a_long_prompt_on_the_left(started, algorithm):
     (ids,) = cutting.rendering.prompts(cutting.task.rows)
     assert cutting.tokenizer.decode(ids) == "9" * 56
     record = first(cutting)
-    assert record.notes[0] == "1 prompt of more than 56 tokens was cut at the beginning: line 1."
+    assert says(record.notes[0], "1 prompt", "56 tokens", "cut at the beginning", "line 1")
     assert record.metrics["num_tokens"] > 0
 
 
@@ -172,8 +173,8 @@ def test_each_sentence_names_the_file_that_its_rows_stand_in(started):
                   **second({"prompt": "a", "answer": "b"}, longer, "{", "["))
     one, two, three, *_ = first(run).notes
     assert one.startswith("Left out: line 7. Line 7 of x.jsonl is not JSON")
-    assert two.startswith("Left out of the held-out file x.jsonl: lines 3, 4. Line 3 of x.jsonl is not JSON")
-    assert three.endswith("were left out: line 8, and line 2 of the held-out file x.jsonl.")
+    assert says(two, "Left out", "held-out file x.jsonl", "lines 3, 4", "Line 3 of x.jsonl is not JSON")
+    assert says(three, "left out", "line 8", "line 2 of the held-out file x.jsonl")
 
 
 def test_a_fork_judges_all_rows_of_the_file_again(started):

@@ -15,6 +15,7 @@ from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.rendering import Rendering, encode_answers, encode_examples, encode_prompts, ends_of
 from labcore.tasks.task import Pair, Problem, Turn
 from tests.llm.tokenizers import CHATML, CHATML_MARKED, GEMMA, STRIPS, THINKING, Model, byte_level, sentencepiece
+from tests.words import saying
 
 CPU = torch.device("cpu")
 ASKED = [{"role": "user", "content": "What is 2 and 3?"}]
@@ -341,5 +342,5 @@ def test_the_end_token_spelt_out_is_text(plain):
 
 
 def test_a_conversation_with_the_template_off_says_to_turn_it_on():
-    with pytest.raises(LabError, match="is a conversation, and the model's chat template is off: set template=auto"):
+    with pytest.raises(LabError, match=saying("conversation", "chat template is off", "template=auto")):
         rendering(CHATS["byte level"], template="off").prompts([Problem("and 6?", "", 3, TURNS)])

@@ -21,6 +21,7 @@ from labcore.runs.files.paths import home
 from labcore.runs.spec.run_spec import make
 from labcore.tasks.task import Score
 from tests.llm.tools import TINIER, records, session, shake, spec, weights
+from tests.words import saying
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_scores_that_are_not_finite_stop_the_run(judge):
     with torch.no_grad():
         made.models[SCORER][0].head.bias.fill_(torch.nan)
     before = weights(made.policy)
-    with pytest.raises(LabError, match="judge@4 gives scores that are not finite: take an earlier checkpoint"):
+    with pytest.raises(LabError, match=saying("judge@4", "not finite", "earlier checkpoint")):
         records(made)
     assert torch.equal(weights(made.policy), before)
 

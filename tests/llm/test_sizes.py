@@ -17,6 +17,7 @@ from labcore.llm.sizing import memory, passes
 from labcore.runs.spec.run_spec import make
 from tests.llm.chat_model import TALKS, chat_folder, written
 from tests.llm.tools import CONFIGS, TINIER, spec
+from tests.words import says
 
 WITHIN = 1 / 3  # of the estimate: what the page says of it
 
@@ -54,7 +55,7 @@ def test_other_architectures_have_the_same_sizes_under_other_names(kind, keys, i
 def test_a_model_without_attention_is_a_sentence_beside_the_others():
     with patch.object(measured_cost, "_policy", lambda spec: AutoModelForCausalLM.from_config(CONFIGS["mamba"](11))):
         [found] = sizes.sizes({"specs": [spec("grpo").to_json()]})["sizes"]
-    assert found == "The memory of a mamba model cannot be estimated: it has no layers of attention."
+    assert says(found, "mamba", "cannot be estimated", "attention")
 
 
 # Each run in a fork of a process that has loaded what workers need, as they are: in one that has run other tests
@@ -82,7 +83,7 @@ def test_processes_take_about_as_much_as_is_estimated():
     wanted = [make(algorithm_key="grpo", task_key="sort", model=model, device="cpu",
                    knobs={"prompts_per_step": prompts, "sft_steps": 0, "updates_per_batch": 1,
                           "gradient_checkpointing": again})
-              for model, prompts, again in [("small", 8, False), ("medium", 6, False), ("medium", 16, True)]]
+              for model, prompts, again in [("small", 8, False), ("medium", 12, True)]]
     ran = subprocess.run([sys.executable, "-c", MEASURE], input=json.dumps([each.to_json() for each in wanted]),
                          capture_output=True, text=True, check=True)
     for each, measured in zip(wanted, json.loads(ran.stdout), strict=True):

@@ -14,6 +14,7 @@ from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.steps import at_places, cut_into_steps, encode_steps, given_steps, step_scores
 from labcore.tasks.task import Problem
 from tests.llm.tools import session, shake
+from tests.words import saying
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_prm.json").read_text())
 TOKENIZER = character_tokenizer()
@@ -82,7 +83,7 @@ def test_what_the_context_has_no_room_for_is_cut():
     answers = [given_steps(TOKENIZER, ["aaaa", "bbbb"], ";")]
     read = encode_steps(made.rendering, [Problem("ab=", "")], answers, 9, made.device)
     assert read.ids.shape == (1, 6) and read.ends.tolist() == [[4, 5]]
-    with pytest.raises(LabError, match="A prompt has 3 tokens, but the process reward model reads at most 3"):
+    with pytest.raises(LabError, match=saying("prompt has 3 tokens", "process reward model", "at most 3")):
         encode_steps(made.rendering, [Problem("ab=", "")], answers, 3, made.device)
 
 

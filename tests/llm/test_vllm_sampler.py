@@ -25,6 +25,7 @@ from labcore.runs.spec.run_spec import make
 from tests.llm.nets.test_lora import begun, made, run_spec
 from tests.llm.tools import model, prompts, records, session, shake
 from tests.llm.vllm_stand_in import put_in_place
+from tests.words import saying
 
 EOS = 1
 
@@ -184,7 +185,7 @@ def test_without_the_knob_vllm_is_never_asked(vllm):
 # ---------------------------------------------------------------------------- what is said
 
 def test_a_missing_gpu_and_a_missing_vllm_are_said(monkeypatch):
-    with pytest.raises(LabError, match="on an NVIDIA GPU, and this run is on the device cpu: set rollouts to engine"):
+    with pytest.raises(LabError, match=saying("NVIDIA GPU", "device cpu", "rollouts to engine")):
         records(by_vllm())
     monkeypatch.setattr(rollouts, "DEVICES", ("cpu",))
     monkeypatch.setattr(rollouts, "find_spec", lambda name: None)

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from inspect import signature
+from typing import Any
 from unittest.mock import patch
 
+import pytest
 import torch
 from torch import Tensor
 from transformers import (
@@ -24,6 +26,7 @@ from transformers import (
 
 from labcore.catalog import choices
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS, ModelSize
 from labcore.catalog.metrics import METRICS
 from labcore.llm.batch import Prompts
@@ -135,6 +138,13 @@ def unlike(rows: Iterable[Algorithm]) -> list[str]:
         refills = choices.SELECTION[given["selection"]].refills
         return row.loop, row.models, advantage.critic, advantage.rollouts, past, refills
     return [row.key for row in {state(row): row for row in reversed([*rows])}.values()]
+
+
+def one_of_each_sort(keys: Iterable[str]) -> list[Any]:
+    """Rows to train for a claim of what is learnt: the first of each sort now, all others by `make test-long`."""
+    keys = [*keys]
+    now = unlike(ALGORITHMS[key] for key in keys)
+    return [key if key in now else pytest.param(key, marks=pytest.mark.long) for key in keys]
 
 
 def spec(algorithm: str, task: str = "sort", *, steps: int = 2, seed: int = 0, data=None, mix: str = "",

@@ -12,6 +12,7 @@ import pytest
 from labcore.errors import LabError
 from labcore.runs import jobs
 from labcore.workers.job_queue import AT_ONCE, JobQueue
+from tests.words import says
 from tests.workers import fake_jobs
 
 
@@ -186,7 +187,7 @@ def test_the_desk_takes_the_newest_first_and_no_question_twice():
     job_queue.note(101, -9)
     job_queue.fill()
     assert started[-1] == "b"
-    assert "killed by signal 9, as the system does when memory runs out" in jobs.outcome(job).error
+    assert says(jobs.outcome(job).error, "signal 9", "memory")
     job_queue.hear("cancel a")
     assert job_queue.waiting == [] and "stopped before it had begun" in jobs.outcome("a").error
     job_queue.hear("job a")  # its outcome is there

@@ -21,6 +21,7 @@ from labcore.classic.envs.maze_presets import build
 from labcore.runs.spec.run_spec import RunSpec, knobs_of
 from labcore.tasks.goal import example
 from labcore.tasks.task import Problem, make_task
+from tests.words import says
 
 SUBJECTS = ("The model ", "The agent ", "The method ")
 FILES = {"prompts": [{"prompt": "What is 3 + 4?", "answer": "7", "completions": ["3 + 4", "is 7"],
@@ -77,7 +78,7 @@ def test_the_verifier_decides_what_the_sentence_asks_for(tmp_path: Path) -> None
     (lettered := tmp_path / "letters.jsonl").write_text('{"prompt": "A or B?", "answer": "B"}', encoding="utf-8")
     said = {verifier: str(spec("llm", "grpo", "prompts", str(lettered) if verifier == "choice" else data,
                                verifier=verifier, pattern="[0-9]").goal()) for verifier in VERIFIERS}
-    assert said["numeric"] == "The model is asked `What is 3 + 4?` and earns 1 if the last number is 7."
+    assert says(said["numeric"], "`What is 3 + 4?`", "earns 1", "last number", "7")
     assert "must write `7`, and earns 1 if exact" in said["exact"] and "matches `[0-9]`" in said["regex"]
     assert "1 to 40 characters" in said["length"] and len(set(said.values())) == len(VERIFIERS)
 

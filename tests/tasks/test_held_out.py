@@ -12,6 +12,7 @@ from labcore.errors import LabError
 from labcore.runs.files import uploads
 from labcore.runs.spec.run_spec import RunSpec, base_spec, make
 from labcore.tasks.task import Epochs, make_task
+from tests.words import says
 
 SUMS = [{"prompt": f"{a}+{b}=", "answer": str(a + b)} for a in range(10) for b in range(10)]
 PAIRS = [{"prompt": row["prompt"], "chosen": row["answer"], "rejected": "99"} for row in SUMS]
@@ -72,7 +73,7 @@ def test_a_second_file_is_held_out_and_its_prompts_are_not_trained_on(tmp_path):
     found = made(first, held_out_file=second.parent.name)
     assert sorted(prompts(found.held)) == sorted(row["prompt"] for row in SUMS[90:])
     assert prompts(found.rows) == [row["prompt"] for row in SUMS[:90]]
-    assert "5 rows of rows.jsonl are not trained on, since test.jsonl has the same prompts" in found.said
+    assert says(found.said, "5 rows of rows.jsonl", "not trained on", "test.jsonl")
     with pytest.raises(LabError, match=r"Every prompt of rows.jsonl is in test.jsonl too"):
         made(write(first, SUMS[90:]), held_out_file=second.parent.name)
     with pytest.raises(LabError, match="There is no held-out file"):

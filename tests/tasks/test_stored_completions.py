@@ -13,6 +13,7 @@ from labcore.tasks.reward_call import Asked
 from labcore.tasks.stored_completions import Stored, by_verifier, read
 from labcore.tasks.task import Problem, Turn
 from labcore.watch.converting.samples import samples_of
+from tests.words import saying
 
 
 def put(step, *completions, **group):
@@ -55,5 +56,5 @@ def test_a_prompt_without_an_answer_is_not_scored_unless_none_has_one():
     rows = [Stored(1, 0, Problem("p", answer), text, 1.0, False)
             for answer, text in (("4", "4"), ("", "4"), ("4", "5"))]
     assert by_verifier({"verifier": "exact"})(rows) == pytest.approx([1.0, math.nan, 0.0], nan_ok=True)
-    with pytest.raises(LabError, match="is empty, so the exact verifier has nothing to compare with: choose another"):
+    with pytest.raises(LabError, match=saying("empty", "exact verifier", "choose another")):
         by_verifier({"verifier": "exact"})(rows[1:2])

@@ -22,7 +22,7 @@ import pytest
 from labcore.runs.files.paths import home
 from labcore.watch import Watch
 from labcore.watch import client as module
-from tests.imports import ROOT, graph
+from tests.imports import ROOT, graph, imported
 from tests.watch.tools import notes, read, rows
 
 
@@ -78,10 +78,14 @@ def test_one_file_of_the_standard_library():
 
 def test_what_runs_inside_a_trainer_imports_nothing_else_of_the_lab():
     """Its environment may lack whatever the lab needs."""
-    needed = graph("labcore")
+    needed = graph("labcore/watch")
     inside = {name for name in needed if name == "labcore.watch" or name.startswith(
         ("labcore.watch.client", "labcore.watch.demo", "labcore.watch.sb3", "labcore.watch.trl"))}
     assert len(inside) == 7 and {other for name in inside for other in needed[name]} <= inside
+    files = [next(path for path in (ROOT / f"{place}.py", ROOT / place / "__init__.py") if path.is_file())
+             for place in (name.replace(".", "/") for name in inside)]
+    assert not [name for file in files for name in imported(file.read_text("utf-8"), "labcore.watch")
+                if name.startswith(("labcore", "app")) and not name.startswith("labcore.watch")]
 
 
 def test_everything_that_a_trainer_sends_is_in_the_store(store):

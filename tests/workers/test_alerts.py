@@ -16,6 +16,7 @@ from labcore.watch.converting import spool
 from labcore.workers import alerts
 from labcore.workers.worker import drive
 from tests.runs import fake
+from tests.words import says
 from tests.workers.test_training_doctor import Breaks, Ill
 
 PROGRAM = """
@@ -166,8 +167,8 @@ def test_a_watched_run_is_asked_to_stop_only_if_the_setting_says_so(store, monke
             "Reward hacking", "gold fell", "Raise β.", rule="hacking", severity=severity))
         alerts.wait()
         assert (folder / spool.ASKED).exists() == asked
-    assert spool.asked(folder) == {
-        "stop": True, "why": "The doctor of the lab found at step 7: Reward hacking: gold fell."}
+    asked = spool.asked(folder)
+    assert asked["stop"] is True and says(asked["why"], "doctor", "step 7", "Reward hacking", "gold fell")
 
 
 def test_the_lab_s_own_runs_are_never_asked_to_stop(store, monkeypatch):
@@ -200,8 +201,8 @@ def test_an_invalid_setting_is_reported_once_and_affects_no_run(store, monkeypat
 def test_the_list_of_settings_shows_no_key(monkeypatch):
     monkeypatch.setenv("RL_LAB_ALERTS", "webhook https://me:geheim@hooks.example.com/services/geheim?key=geheim; "
                                         "note command notify-send geheim")
-    assert alerts.shown() == ("webhook hooks.example.com (problem and warning), "
-                              "command notify-send (problem and warning and note)")
+    assert says(alerts.shown(), "webhook hooks.example.com", "problem and warning", "command notify-send",
+                "problem and warning and note")
 
 
 def test_no_alerts_need_no_thread(store, monkeypatch):

@@ -78,8 +78,8 @@ def test_a_killed_worker_is_noticed_and_a_cancelled_job_says_so(open_lab, comman
     process.wait(5)
 
 
-@BOTH
-@pytest.mark.parametrize("victim", ["lab", "supervisor"])
+@pytest.mark.parametrize("command, victim", [(FORKING, "supervisor"), (SPAWNING, "supervisor"), (FORKING, "lab")],
+                         ids=["fork, supervisor", "spawn, supervisor", "fork, lab"])
 def test_nothing_is_left_when_the_lab_ends(open_lab, command, victim):
     lab = open_lab(command)
     _, process = sleeper(lab)

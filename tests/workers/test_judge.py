@@ -23,6 +23,7 @@ from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.runs import fake
 from tests.runs.test_sweep import maze
+from tests.words import says
 from tests.workers.tools import LIGHT, until
 
 pytestmark = pytest.mark.skipif(lacks_optuna(), reason="Optuna is not installed: pip install -r "
@@ -74,8 +75,8 @@ def test_the_worse_are_asked_to_stop_in_words_and_each_is_judged_once(store, goi
     assert to_stop(store, going) == [1, 3, 4]
     run = sweep(store, going).runs[4]
     [control] = store.asked(run.id)
-    assert control.payload == {"why": "Stopped early at step 4: its reward 0.1 is not among the best third of 5 runs "
-                                      "at this step.", "early": True}
+    assert control.payload["early"] is True
+    assert says(control.payload["why"], "step 4", "reward 0.1", "best third of 5 runs")
 
 
 def test_another_judge_knows_all_that_was_decided_and_goes_on_from_there(store, going):
@@ -243,8 +244,7 @@ def test_a_judge_that_was_given_up_is_said_of_its_sweeps_until_one_works(store, 
     with monkeypatch.context() as patch:
         patch.setattr(module, "COMMAND", ("sh", "-c", "exit 3"))
         given_up(judging := Judging(store))
-        assert unjudged(store, going).startswith(f"{OFF}the process that decides ended 3 times in a row, the last time "
-                                                 "with code 3")
+        assert says(unjudged(store, going), "process that decides", "3 times", "code 3")
         later = queue(store, grid(fake.grpo(), {}, range(2)), early=HOW)
         judging.fill()
         assert unjudged(store, later).startswith(OFF), "also of a sweep that is queued afterwards"
@@ -269,7 +269,7 @@ def test_a_store_that_refuses_a_decision_is_said_until_it_takes_one(store, going
     with monkeypatch.context() as patch:
         patch.setattr(store, "decide", lambda *_: (_ for _ in ()).throw(LabError("The disk is full.")))
         assert module._look(store, {})
-    assert unjudged(store, going).startswith(f"{OFF}The disk is full): no more runs are stopped early.")
+    assert says(unjudged(store, going), "The disk is full", "no more runs are stopped early")
     module._look(store, {})
     assert unjudged(store, going) == "" and len(decided(store, going)) == 6
 

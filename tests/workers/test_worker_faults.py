@@ -18,6 +18,7 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake
+from tests.words import says
 from tests.workers.tools import run
 
 
@@ -99,7 +100,7 @@ def test_a_disk_that_is_full_to_the_last_page_still_gets_the_sentence(small_disk
 def test_a_signal_makes_the_worker_checkpoint_and_leave(store):
     run_id = store.create(fake.grpo(100))
     assert run(store, run_id, {9: lambda: os.kill(os.getpid(), signal.SIGTERM)}) == "interrupted"
-    assert store.run(run_id).message == "The run was stopped with the lab at step 9: resume it."
+    assert says(store.run(run_id).message, "stopped with the lab", "step 9", "resume it")
     assert checkpoint.newest(run_folder(run_id))[0] == 9
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 

@@ -12,6 +12,7 @@ from labcore.analysis.compare.table import compare
 from labcore.errors import LabError
 from labcore.runs.store.store import Store
 from tests.analysis.compare import tools
+from tests.words import saying
 
 
 def settings(rewards: dict[float, list[float]], **more):
@@ -65,7 +66,7 @@ def test_runs_without_rows_are_left_out_and_nothing_at_all_is_said():
     assert list(stand.means) == [found[0].label] and stand.means[stand.leader].count == 1 and stand.shares is None
     with pytest.raises(LabError, match="nothing to compare yet"):
         standing(found[1:], "reward")
-    with pytest.raises(LabError, match="environment steps: choose one of tokens, updates, seconds, final, best"):
+    with pytest.raises(LabError, match=saying("environment steps", "tokens, updates, seconds, final, best")):
         standing(found, "reward", "env_steps")
 
 

@@ -17,6 +17,7 @@ from labcore.analysis.doctor import doctor
 from labcore.errors import LabError
 from labcore.exports.capsules import packing, reading, unzipping
 from tests.exports.capsules.tools import content, faked, refused, rewritten, sealed
+from tests.words import says
 
 
 def test_what_is_no_capsule(packed, tmp_path):
@@ -75,7 +76,7 @@ def test_samples_that_make_no_sense(packed, text):
 
 def test_a_lost_first_checkpoint(packed):
     gone = {name: None for name in content(packed) if name.startswith("checkpoints/step-000000")}
-    assert "the checkpoint that the run began with is missing" in refused(sealed(packed, gone))
+    assert says(refused(sealed(packed, gone)), "checkpoint", "began with", "missing")
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "checkpoints/../../evil", "a\\..\\evil", "C:evil", "a//b",

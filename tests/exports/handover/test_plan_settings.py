@@ -14,6 +14,7 @@ from labcore.exports.handover.plan import Line, Plan, plan_of
 from labcore.exports.handover.tools import TOOLS
 from labcore.runs.spec.run_spec import make
 from tests.exports.handover.conftest import ENGINE, plan, switched
+from tests.words import saying
 
 MODULES = {"trl": trl, "verl": verl, "openrlhf": openrlhf, "ms-swift": ms_swift}
 ESTIMATOR = {"verl": "algorithm.adv_estimator", "openrlhf": "--algo.advantage.estimator"}
@@ -35,8 +36,8 @@ def lines(tool: str, each: Plan) -> dict[str, Line]:
 
 def test_a_run_with_an_environment_has_no_script_and_says_so():
     store = SimpleNamespace(run=lambda run_id: SimpleNamespace(spec=make(algorithm_key="grpo", task_key="guess")))
-    with pytest.raises(LabError, match=r"There is no script for mine, because an environment plays its episodes: write "
-                                       r"a class for TRL's environment_factory or for verl's BaseInteraction"):
+    with pytest.raises(LabError, match=saying("no script for mine", "environment", "TRL's environment_factory",
+                                              "verl's BaseInteraction")):
         plan_of(store, "mine")
 
 

@@ -12,6 +12,7 @@ from labcore.llm.exact.problem import completions, logprobs, token_logprobs
 from labcore.llm.nets.forward import plain
 from labcore.tasks.enumerable import count
 from tests.llm.tools import model, prompts
+from tests.words import saying
 
 END = 1
 
@@ -35,7 +36,7 @@ def test_every_completion_is_there_once(vocabulary, length):
 
 
 def test_too_many_are_refused_with_their_number():
-    with pytest.raises(LabError, match="6 letters and up to 6 tokens make 55,987 completions, and at most 10,000"):
+    with pytest.raises(LabError, match=saying("6 letters", "6 tokens", "55,987 completions", "at most 10,000")):
         completions(range(1, 8), 6, END)
 
 

@@ -21,7 +21,7 @@ from labcore.llm.generation import token_logprobs, token_values
 from labcore.llm.loops import online
 from labcore.llm.probes import watched
 from labcore.llm.rollout import credit
-from tests.llm.tools import SOMETIMES, ragged, records, session, shake, unlike, weights
+from tests.llm.tools import SOMETIMES, one_of_each_sort, ragged, records, session, shake, unlike, weights
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
 TRAINING = {key for key, metric in METRICS.items() if metric.about == "training"}
@@ -39,12 +39,13 @@ def until_none(run):
 def test_every_number_of_its_charts_is_logged(algorithm):
     selection = choices.SELECTION[ALGORITHMS[algorithm].knob("selection").default]
     # Without a signal nothing is measured, and a critic has nothing to explain.
-    got = records(session(algorithm, letters=selection.refills or algorithm == "ppo"), pictures=True)
+    started = session(algorithm, letters=selection.refills or algorithm == "ppo")
+    got = records(started, pictures=True)
     assert [record.step for record in got] == [1, 2]
     for record in got:
         drawn = {key for panel in ALGORITHMS[algorithm].panels for key in PANELS[panel].metrics} & TRAINING
         drawn -= SOMETIMES
-        if session(algorithm).knobs["group_size"] == 1:
+        if started.knobs["group_size"] == 1:
             drawn -= {"frac_reward_zero_std"}
         assert drawn <= set(record.metrics) <= TRAINING
         assert all(type(value) in (int, float) and isfinite(value) for value in record.metrics.values())
@@ -183,10 +184,11 @@ def test_update_and_reference_are_at_the_temperature_of_the_sampler(algorithm, t
     assert abs(record.metrics["kl/k1"]) < 1e-5
 
 
-@pytest.mark.parametrize("algorithm", ONLINE)
+@pytest.mark.parametrize("algorithm", one_of_each_sort(ONLINE))
 def test_rewards_rise(algorithm):
     """A flipped sign anywhere would make them fall: a random model earns 0.4 of a letter's worth at first. Who learns
-    from a teacher comes nearer to that, whatever it earns."""
+    from a teacher comes nearer to that, whatever it earns. The sign of every row is that of its exact gradient, too:
+    `exact/test_draws_gradients.py`."""
     started = session(algorithm, steps=15, prompts_per_step=16, learning_rate=0.01)
     metrics = [record.metrics for record in records(started)]
     got = [-each["teacher/reverse_kl"] if "teacher/reverse_kl" in each else each.get("reward/shaped", each["reward"])

@@ -20,6 +20,7 @@ from labcore.runs.files import uploads
 from labcore.tasks import labels
 from labcore.tasks.task import Pair
 from tests.llm.tools import records, session, shake, spec, weights
+from tests.words import saying
 
 RAGGED = [Pair("ab=", "ab", "abcabc"), Pair("cbad=", "", "d", rejected_truncated=True), Pair("=", "abc", "c")]
 
@@ -200,7 +201,7 @@ def test_single_completions_are_no_pairs(tmp_path):
     data = tmp_path / "labels.jsonl"
     data.write_text("".join(json.dumps({"prompt": f"p{n}", "completion": "a", "label": n % 2 == 0}) + "\n"
                             for n in range(9)))
-    with pytest.raises(LabError, match="learns from pairs, and the file has single completions"):
+    with pytest.raises(LabError, match=saying("learns from pairs", "single completions")):
         reward_model.split(session("reward_model", task="preferences", letters=False, data=data))
 
 

@@ -17,6 +17,7 @@ from labcore.llm.nets.text_scorer import load_text_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer, letter_tokenizer
 from labcore.tasks.task import Problem, Turn
 from tests.llm.tools import SIZE, quietly, records, session
+from tests.words import saying
 
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 PROBLEMS, TEXTS = [Problem("a+b=", "c")] * 3, ["", "defg", "de"]
@@ -98,7 +99,7 @@ def test_what_is_too_long_for_it_is_said_in_words(kept):
 
 def test_conversations_need_a_template_and_one_that_takes_them(kept):
     talk = [Problem("a", "b", turns=(Turn("system", "s"), Turn("user", "a")))]
-    with pytest.raises(LabError, match="has no chat template, and the prompts are conversations"):
+    with pytest.raises(LabError, match=saying("no chat template", "conversations")):
         load_text_scorer(str(kept())).scores(talk, ["x"], True, "fp32")
     fussy = kept("{% if messages[0].role == 'system' %}{{ raise_exception('No system!') }}{% endif %}", name="fussy")
     with pytest.raises(LabError, match=r"refuses a prompt \(no system!\): check the order"):

@@ -15,6 +15,7 @@ from labcore.runs.imports.layouts import OWN, known, layout_of
 from labcore.runs.imports.reading import parse
 from tests.every import every
 from tests.runs.imports import files
+from tests.words import saying, says
 
 
 def read(content: bytes, name: str = "log.csv") -> tuple[dict[str, list], dict[str, str], tuple[str, ...]]:
@@ -75,21 +76,22 @@ def test_a_step_of_verl_is_no_update():
     assert left == {"step": "the steps are read from training/global_step"}
     run, = parse("chart.csv", files.VERL_WANDB)
     assert run.mapped == {"step": "training/global_step", "reward": "critic/rewards/mean"}
-    assert run.left == {"grpo_run - critic/rewards/mean__MIN": "the range of the points that W&B drew as one"}
+    [(left, why)] = run.left.items()
+    assert left == "grpo_run - critic/rewards/mean__MIN" and says(why, "range", "W&B")
 
 
 def test_global_steps_of_cleanrl_are_steps_of_the_environment():
     columns, _, notes = read(files.CLEANRL)
     assert columns["step"] == columns["env_steps"] == [512, 1024] and "updates" not in columns
-    assert notes == ("Its steps are taken for steps of the environment.",)
+    assert [says(note, "steps", "environment") for note in notes] == [True]
 
 
 def test_a_csv_of_tensorboard_is_named_by_its_file():
     columns, _, notes = read(files.TENSORBOARD, "run-PPO_1-tag-rollout_ep_rew_mean.csv")
     assert columns == {"step": [1, 2], "seconds": [0, 2], "episode_return": [0.25, 0.5]}
-    assert notes == ("Its seconds count from its first row.",)
+    assert [says(note, "seconds", "first row") for note in notes] == [True]
     assert read(files.TENSORBOARD, "run-.-tag-train_clip_ratio_region_mean.csv")[0]["clip_frac/region"] == [0.25, 0.5]
-    with pytest.raises(LabError, match="its column is called value: name it for example reward"):
+    with pytest.raises(LabError, match=saying("column", "value", "for example reward")):
         parse("data.csv", files.TENSORBOARD)
 
 
@@ -130,7 +132,7 @@ def test_what_unpacks_to_more_than_the_limit_is_refused_before_it_is_unpacked(mo
     monkeypatch.setattr(objects, "DOCUMENT", 100)
     with pytest.raises(LabError, match="unpacks to more than the limit of 1 MB"):
         parse("log.csv.gz", gzip.compress(b"step,reward\n" + b"\n" * 2**22))
-    with pytest.raises(LabError, match="above the limit of 0 MB: write its rows as JSON lines"):
+    with pytest.raises(LabError, match=saying("limit of 0 MB", "JSON lines")):
         parse("log.json", files.TRAINER_STATE)
     assert parse("log.jsonl", files.JSONL + b"\n" * 200), "lines are read one by one"
 

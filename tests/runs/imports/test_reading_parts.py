@@ -23,7 +23,7 @@ def test_steps_that_begin_again_are_another_run():
     assert second == ("log 2", [(step, 0.75) for step in range(1, 11)])
     assert [run.label for run in parse("log.csv", files.TWO_RUNS, "grpo")] == ["grpo", "grpo"], "seeds of one group"
     run, _ = parse("log.csv", files.TWO_RUNS)
-    assert run.notes[0] == "Run 1 of 2 in the file, told apart by steps that begin again in line 12."
+    assert says(run.notes[0], "Run 1 of 2", "begin again", "line 12")
 
 
 def test_columns_of_one_name_are_runs_of_their_own():

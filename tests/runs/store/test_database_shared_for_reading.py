@@ -25,6 +25,7 @@ from labcore.tasks import labels, votes
 from labcore.workers.launcher import NoLauncher
 from tests.app.seeding import seed
 from tests.runs.store.postgres import PROGRAMS, THERE
+from tests.words import saying
 
 GRANTS = Path(__file__).resolve().parents[3] / "deploy" / "readonly.sql"
 SIDE = votes.Side("a", "1")
@@ -114,7 +115,7 @@ def test_an_empty_or_earlier_store_is_left_as_it_is(each_database, shared):
     with store._writing() as connection:
         connection.execute(meta.update().where(meta.c.key == "version"), {"value": "6"})
     shared()
-    with pytest.raises(LabError, match="earlier version of the lab: open it once in a lab that may write"):
+    with pytest.raises(LabError, match=saying("earlier version", "open it once", "may write")):
         Store()
     with store._reading() as connection:
         assert connection.scalar(sa.select(meta.c.value).where(meta.c.key == "version")) == "6"

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-# Each way in a fork of a process that has loaded torch and has freed nothing yet.
+# Each way in a fork of a process that has freed nothing yet.
 CODE = """
-import ctypes, os, sys, torch
-from labcore.llm import memory
+import ctypes, os
+from labcore.llm import freed
 
 class Info(ctypes.Structure):  # mallinfo2 of malloc.h
     _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks",
@@ -19,14 +19,15 @@ class Info(ctypes.Structure):  # mallinfo2 of malloc.h
 
 libc = ctypes.CDLL(None)
 libc.mallinfo2.restype = Info
+libc.memalign.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 if forked := os.fork():
     os.waitpid(forked, 0)
 else:
-    memory.keep_freed()
+    freed.keep_freed()
 before = libc.mallinfo2().arena
-block = torch.ones(2**24)
-on_its_own = libc.mallinfo2().hblkhd // block.nbytes
-del block
+block = libc.memalign(64, 2**26)  # as torch asks for a tensor
+on_its_own = libc.mallinfo2().hblkhd // 2**26
+libc.free(block)
 print(on_its_own, round((libc.mallinfo2().arena - before) / 2**26))
 """
 
