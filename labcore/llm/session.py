@@ -211,6 +211,13 @@ class LlmSession(State):
             self.step + self.share_done, int(knobs.get("warmup_steps", 0)), self.spec.steps)
         return float(knobs[NETWORKS[name].learning_rate]) * moved
 
+    def update(self, name: str, loss: float) -> dict[str, float]:
+        """Take the step of an update of network `name`, at its learning rate; what is logged of it."""
+        rate = self.rate(name)
+        norm = self.optimise(name, rate, loss)
+        self.updates += 1
+        return {"grad_norm": norm, "learning_rate": rate}
+
     def optimise(self, name: str, learning_rate: float, loss: float) -> float:
         """Take one clipped step of network `name` on the gradients it holds. Returns their norm before the clip.
 
