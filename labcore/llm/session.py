@@ -259,7 +259,6 @@ class LlmSession(State):
         return copied_checkpoint(self)
 
 
-
 def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs that say what a completion earns; none where the loop has no rewards."""
     chosen: list[Choice] = [choices.REWARD[source] for source in choices.sources_of(knobs)]

@@ -185,7 +185,6 @@ class State:
                 if name not in (POLICY, *BROUGHT) and NETWORKS[name].saved(self.spec)}
 
 
-
 # ---------------------------------------------------------------- small state
 # The part of the state that a step changes before it moves any weight: counters, random numbers, pairs and learnt
 # statistics. It is small, so a session copies it at each record. With the copy, a step that has moved no weight yet can
