@@ -20,7 +20,8 @@ from labcore.analysis.lessons.folders import lessons
 from labcore.catalog import questions
 from labcore.catalog.knob import Knob, shown
 from labcore.catalog.metrics import METRICS
-from labcore.catalog.questions import QUESTIONS, Question
+from labcore.catalog.question import Question
+from labcore.catalog.questions import QUESTIONS
 from labcore.cli.main import parser
 from labcore.runs.spec.run_spec import every_knob
 from labcore.workers.settings import SETTINGS

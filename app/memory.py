@@ -16,7 +16,7 @@ from app.session import Draft
 from app.tokens import literal
 from labcore.catalog.amounts import size as in_bytes
 from labcore.errors import LabError
-from labcore.llm.sizing import memory
+from labcore.llm.sizing import memory, ways
 from labcore.llm.sizing.memory import PHASES, Estimate, Part
 from labcore.runs import jobs
 from labcore.runs.files.paths import read_only
@@ -48,7 +48,7 @@ def of_draft(draft: Draft) -> None:
         if found := _known(spec) if _asked_above(draft) else _sizes([spec], KEY):
             need = memory.estimate(spec, found[0])
             if need.sure is False:
-                need = memory.with_ways(need, _sizes([*memory.others(spec).values()], f"{KEY}_others"))
+                need = ways.with_ways(need, _sizes([*ways.others(spec).values()], f"{KEY}_others"))
             _shown(need)
 
 

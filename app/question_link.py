@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from labcore.catalog import questions
-from labcore.catalog.questions import Question
+from labcore.catalog.question import Question
 
 
 def address(question: Question) -> str:

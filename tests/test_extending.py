@@ -75,7 +75,7 @@ ADDED = {
         "app/components/surrogate_explorer/twin_tempered.js": {"": "surrogate_twin"}},
     "an estimate of the KL": {f"{_FAMILIES}/kl.py": {"KL_ESTIMATOR": "kl"}, "labcore/maths/kl.py": {"": "kl_function"}},
     "a normalisation": {f"{_FAMILIES}/credit.py": {"NORMALISATION": "normalisation"},
-                        "labcore/maths/advantages.py": {"": "normalisation_function"}},
+                        "labcore/maths/normalisation.py": {"": "normalisation_function"}},
     "a preference loss": {f"{_FAMILIES}/preferences.py": {"PREFERENCE_LOSS": "loss"},
                           "labcore/maths/preferences.py": {"": "loss_function"}},
     "a task": {"labcore/catalog/llm/tasks.py": {"TASKS": "row"}, "labcore/tasks/reverse.py": {"": "task"}},

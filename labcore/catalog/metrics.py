@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from labcore.catalog import choices
+from labcore.catalog import choices, classic_metrics
 from labcore.catalog.knob import suggestion
 from labcore.catalog.metric import Metric
 from labcore.errors import LabError, quoted
@@ -289,36 +289,7 @@ _ALL = (
            better="higher"),
     Metric("mean_token_accuracy", "Token accuracy", "share of tokens", "Share of target tokens that are the model's "
            "first choice.", healthy="Rises.", scale="rate", better="higher"),
-    Metric("episode_return", "Return", "reward/episode", "Mean sum of rewards, without discount, of the episodes that "
-           "ended in this step.", r"G", "Rises. It includes the moves that were made at random.", digits=2,
-           better="higher", now="earns {} per episode"),
-    Metric("episode_length", "Episode length", "steps", "Mean length of the episodes that ended in this step.",
-           digits=1),
-    Metric("episodes", "Episodes", "episodes", "Episodes that ended in this step.", digits=0),
-    Metric("eval_return", "Evaluation return (greedy)", "reward/episode", "Mean return of the greedy policy, in "
-           "environments of its own.", r"G_{greedy}", "Rises, and stays.", digits=2, better="higher", short="mean"),
-    Metric("eval_return/min", "Evaluation return (greedy), worst", "reward/episode", "Smallest return of the "
-           "evaluation's episodes.", digits=2, better="higher"),
-    Metric("eval_length", "Evaluation length (greedy)", "steps", "Mean length of the evaluation's episodes.", digits=1),
-    Metric("moves_to_goal", "Moves to the goal", "moves", "Length of the episode where it ended in a goal.",
-           healthy="Falls to the shortest way.", digits=0, better="lower"),
-    Metric("kl/step", "KL of the step", "nats", "KL(old policy ‖ new policy), mean over the batch's states; exact, "
-           "since actions are few.", r"\overline{KL}", "Small: 0.001 to 0.03. A jump: the step went too far.",
-           scale="symlog", digits=4),
-    Metric("entropy/action", "Entropy", "nats/action", "Mean entropy of the policy over its actions.", r"H[\pi]",
-           "Falls gently; at 0 nothing new is tried."),
-    Metric("action/std", "Std of the actions", "action", "Mean standard deviation of the Gaussian that continuous "
-           "actions are drawn from.", r"\sigma", "Falls as the policy becomes certain. At 0 it tries no new actions.",
-           chart="entropy"),
-    Metric("policy_loss", "Policy loss", "", "The number that the policy's optimizer lowers: not a measure of "
-           "progress.", r"L"),
-    Metric("td_error", "TD error", "reward", "Mean |target − value| over the steps of this step of the run.",
-           r"|\delta|", "Falls; where the world is noisy not to 0.", better="lower"),
-    Metric("epsilon", "Exploration", "share of actions", "Share of actions that are random.", r"\varepsilon",
-           scale="rate"),
-    Metric("replay_size", "Replay", "transitions", "Transitions in the replay memory.", digits=0),
-    Metric("q/mean", "Mean Q", "reward", "Mean Q(s, a) over the replayed actions.", r"\bar Q",
-           "Near the actual returns."),
+    *classic_metrics.EPISODES,
     Metric("beta", "KL coefficient", "reward/nat", "β with its adaptive factor.", r"\beta"),
     Metric("demonstration_loss", "Loss of the demonstrations", "nats/token", "Mean −log π of the tokens of the "
            "demonstrations: right answers to the batch's prompts, which the update "
@@ -327,37 +298,7 @@ _ALL = (
            r"\mu_S", scale="rate"),
     Metric("entropy_coefficient", "Entropy coefficient", "reward/nat", "Coefficient of the entropy bonus, as set by "
            "adaptive entropy control. It is 0 if the entropy of the previous step was above the target.", "c_H"),
-    Metric("step_norm", "Update norm", "", "Euclidean norm of the change of the policy's weights.",
-           r"\lVert\Delta\theta\rVert", digits=4),
-    Metric("line_search/share", "Share of the full step", "share", "How much of the trust region's step was taken; 0: "
-           "none, since no share improved the surrogate within the KL.", scale="rate"),
-    Metric("line_search/backtracks", "Backtracks", "tries", "How often the line search shortened the step.", digits=0),
-    Metric("gradient_variance/total_return", "Gradient variance, return", "reward²", "Trace of the covariance "
-           "of the episodes' gradients with Ψ = the whole return, on this batch.", "\\Psi_1", scale="symlog", digits=0,
-           better="lower"),
-    Metric("gradient_variance/reward_to_go", "Gradient variance, reward-to-go", "reward²",
-           "The same with Ψ = the return from the action on.", "\\Psi_2", scale="symlog", digits=0, better="lower"),
-    Metric("gradient_variance/baseline", "Gradient variance, baseline", "reward²",
-           "The same with Ψ = reward-to-go − V(s).", "\\Psi_3", scale="symlog", digits=0, better="lower"),
-    Metric("gradient_variance/advantage", "Gradient variance, advantage", "reward²", "The same with Ψ = generalised "
-           "advantage estimation.", "\\Psi_4", "Usually the smallest of the four.", scale="symlog", digits=0,
-           better="lower"),
-    Metric("value_error", "Error of V", "reward", "Mean |V − V*| over the states within reach; V* exact, by dynamic "
-           "programming. For policy evaluation V* is the exact value of that policy.", r"|V-V^*|", "Falls to 0.",
-           better="lower", short="mean", now="its values are {} off on average"),
-    Metric("value_error/max", "Error of V, largest", "reward", "Largest |V − V*| over the states within reach.",
-           r"\max|V-V^*|", better="lower"),
-    Metric("q_error", "Error of Q", "reward", "Mean |Q − Q*| over the states within reach and their actions.",
-           r"|Q-Q^*|", "Falls for actions that the agent still tries; the values of others stay wrong.",
-           better="lower"),
-    Metric("value_change", "Change of V", "reward", "Largest change of a value in this sweep.", r"\max|\Delta V|",
-           "Falls by γ a sweep or faster.", scale="symlog", digits=6, better="lower"),
-    Metric("start_value", "Value of the start", "reward", "The value of the start in the tables.", "V(s_0)",
-           short="table"),
-    Metric("start_value/greedy", "Value of the greedy policy", "reward", "Exact value of the start under "
-           "the policy that takes the best action of the tables, by a linear solve.", r"V_{greedy}(s_0)",
-           "Reaches the best possible.", better="higher", short="greedy"),
-    Metric("start_value/best", "Best possible", "reward", "V* of the start, exact.", "V^*(s_0)", short="best"),
+    *classic_metrics.UPDATES,
     Metric("loss", "Loss", "", "The number the optimizer lowers. In policy-gradient runs it is not a measure of "
            "progress: with centred advantages it starts near 0 while the gradient is not.", r"L", better="lower",
            now="its loss is {}"),

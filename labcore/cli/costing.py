@@ -18,7 +18,7 @@ from labcore.cli.adding import Add
 from labcore.cli.commands import assignments
 from labcore.cli.terminal import computed
 from labcore.errors import LabError, listed, quoted
-from labcore.llm.sizing import cost, memory, step_time
+from labcore.llm.sizing import cost, memory, step_time, ways
 from labcore.llm.sizing.cost import Row
 from labcore.llm.sizing.memory import Estimate, Sizes
 from labcore.runs import jobs
@@ -88,7 +88,7 @@ def _needs(specs: Sequence[RunSpec]) -> list[Estimate]:
     """The memory that the runs will need, and where one may not fit what to change."""
     found = computed(memory.asked(specs))["sizes"]
     needs = [memory.estimate(spec, sizes) for spec, sizes in zip(specs, found, strict=True)]
-    return [memory.with_ways(need, computed(memory.asked([*memory.others(need.spec).values()]))["sizes"])
+    return [ways.with_ways(need, computed(memory.asked([*ways.others(need.spec).values()]))["sizes"])
             if need.sure is False else need for need in needs]
 
 

@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from copy import copy
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -34,47 +31,15 @@ from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.model import load
 from labcore.llm.nets.scorer import save_scorer
 from labcore.llm.networks import POLICY, SCORER
+from labcore.llm.state import LEARNT, PAIRS, QUEUES, State
 from labcore.runs.files.checkpoints import is_dropped
 from labcore.runs.files.untrusted import json_of, whole
-from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import Pair, Turn
 
 ELSEWHERE = 2**32 + 6  # a tag that no step has, nor a probe: see `probes.answer`
-PAIRS = ("pairs", "labelled")  # those made before the first step, and those that somebody labelled
-# Numbers that a run moves by itself.
-LEARNT = ("past_rewards", "past_count", "kl_factor", "kl_beta", "entropy_coef", "entropy_begun", "entropy_low",
-          "of_prompts", "recent_gold", "best_gold", "halvings", "moves", "idle", "drawn", "said", "lots",
-          "pass_rates")
-QUEUES = ("queue", "replay")  # sampled groups not yet learnt from, and earlier groups to learn from again
 
 
-class Checkpointed(Protocol):
-    """The part of a session that a checkpoint needs, beside the fields that PAIRS, QUEUES and LEARNT name. See
-    `LlmSession`."""
-
-    spec: RunSpec
-    device: torch.device
-    models: dict[str, nn.Module]
-    optimizers: dict[str, torch.optim.Optimizer]
-    generator: torch.Generator
-    rng: np.random.Generator
-    knobs: dict[str, Any]
-    prompt_seed: int
-    step: int
-    updates: int
-    tokens: int
-    finished_because: str
-    notes: list[str]
-
-    @property
-    def policy(self) -> PreTrainedModel: ...
-
-    def saved_networks(self) -> Mapping[str, nn.Module]: ...
-
-    def export(self, folder: Path) -> None: ...
-
-
-def write(session: Checkpointed, folder: Path) -> None:
+def write(session: State, folder: Path) -> None:
     """Write a complete checkpoint into `folder`."""
     session.export(folder / POLICY)
     adapted = lora.adapted(session.policy)
@@ -99,7 +64,7 @@ def write(session: Checkpointed, folder: Path) -> None:
     (folder / "state.json").write_text(whole(json.dumps(state, ensure_ascii=False)), encoding="utf-8")
 
 
-def read(session: Checkpointed, folder: Path) -> None:
+def read(session: State, folder: Path) -> None:
     """Go on from the checkpoint in `folder`, in place; a session has read its reward models as it started.
 
     Raises:
@@ -120,7 +85,7 @@ def scorer_folder(place: int) -> str:
     return SCORER if place == 0 else f"{SCORER}_{place + 1}"
 
 
-def _read(session: Checkpointed, folder: Path) -> None:
+def _read(session: State, folder: Path) -> None:
     def tensors(name: str) -> dict[str, Tensor]:
         return load_file(folder / f"{name}.safetensors", device=str(session.device))
 
@@ -161,7 +126,7 @@ def _read_policy(policy: PreTrainedModel, folder: Path) -> None:
         policy.load_state_dict(load(folder)[0].state_dict())
 
 
-def _read_network(session: Checkpointed, name: str, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def _read_network(session: State, name: str, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     if not lora.adapted(session.policy):
         _check_shapes(name, model, tensors)
         model.load_state_dict(tensors)
@@ -182,38 +147,3 @@ def _check_shapes(name: str, model: nn.Module, tensors: Mapping[str, Tensor]) ->
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
-
-
-# ---------------------------------------------------------------- small state
-# The part of a session's state that a step changes before it moves any weight: counters, random numbers, pairs and
-# learnt statistics. It is small, so a session copies it at each record. With the copy, a step that has moved no weight
-# yet can be undone.
-
-COUNTERS = ("step", "updates", "tokens", "finished_because", "prompt_seed")
-
-
-@dataclass(frozen=True)
-class SmallState:
-    """The fields of a session that `COUNTERS`, `PAIRS`, `QUEUES` and `LEARNT` name, and the states of its two
-    generators."""
-
-    fields: dict[str, Any]
-    rng: Any
-    generator: Tensor
-
-    @staticmethod
-    def of(session: Checkpointed) -> SmallState:
-        """The state of `session` now; its lists are the session's own."""
-        return SmallState({name: getattr(session, name) for name in (*COUNTERS, *PAIRS, *QUEUES, *LEARNT)},
-                          session.rng.bit_generator.state, session.generator.get_state())
-
-    def copied(self) -> SmallState:
-        """The same with lists of its own, which the session will not change."""
-        return replace(self, fields={name: copy(value) for name, value in self.fields.items()})
-
-    def put(self, session: Checkpointed) -> None:
-        """Give `session` this state."""
-        for name, value in self.fields.items():
-            setattr(session, name, value)
-        session.rng.bit_generator.state = self.rng
-        session.generator.set_state(self.generator)

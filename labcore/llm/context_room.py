@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
-
 from labcore.errors import LabError
 from labcore.llm.fitting import fitted
-from labcore.llm.rendering import Rendering
-from labcore.runs.spec.run_spec import RunSpec
+from labcore.llm.state import State
 from labcore.tasks.held_out import held_out_file, in_words
-from labcore.tasks.task import Pair, TextTask, held_of
+from labcore.tasks.task import held_of
 from labcore.tasks.usable import OWN, OfFile
 
 
-class Prompted(Protocol):
-    """The part of a session that is needed here. See `LlmSession`."""
-
-    spec: RunSpec
-    task: TextTask
-    labelled: list[Pair]
-
-    @property
-    def knobs(self) -> Mapping[str, Any]: ...
-
-    @property
-    def rendering(self) -> Rendering: ...
-
-    @property
-    def context(self) -> int: ...
-
-    @property
-    def prompt_room(self) -> int: ...
-
-    def say_once(self, text: str) -> None: ...
-
-
-def check_room(session: Prompted) -> None:
+def check_room(session: State) -> None:
     """Check that the length limit and every prompt of the user's file fit the context together; leave rows out where
     the run is to, and have the next record say so.
 

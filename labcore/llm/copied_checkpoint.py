@@ -10,25 +10,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from labcore import machine
-from labcore.llm.checkpoint import Checkpointed, SmallState
+from labcore.llm.checkpoint import write
+from labcore.llm.state import SmallState, State
 
 LEFT_FREE = 2  # the copy takes at most 1/2 of the memory that is free
 Moments = dict[Tensor, dict[str, Any]]
 
 
-class Savable(Checkpointed, Protocol):
-    """A session that can be saved. See `LlmSession`."""
-
-    def save(self, folder: Path) -> None: ...
-
-
-def copied_checkpoint(session: Savable) -> Callable[[Path], None] | None:
+def copied_checkpoint(session: State) -> Callable[[Path], None] | None:
     """A function that writes the checkpoint of `session` as it is now into an empty folder, whenever it is called.
     None where memory is short.
 
@@ -46,12 +41,12 @@ def copied_checkpoint(session: Savable) -> Callable[[Path], None] | None:
 
     def save(folder: Path) -> None:
         with _as_it_was(session, small, knobs, weights, values, moments):
-            session.save(folder)
+            write(session, folder)
     return save
 
 
 @contextmanager
-def _as_it_was(session: Savable, small: SmallState, knobs: dict[str, Any], weights: list[nn.Parameter],
+def _as_it_was(session: State, small: SmallState, knobs: dict[str, Any], weights: list[nn.Parameter],
                values: list[Tensor], moments: dict[str, Moments]) -> Iterator[None]:
     """Within it the session has the copies; nothing but pointers moves."""
     now, knobs_now, data = SmallState.of(session), session.knobs, [weight.data for weight in weights]
@@ -76,7 +71,7 @@ def _point(weights: list[nn.Parameter], values: list[Tensor]) -> None:
         weight.data = value
 
 
-def _moments_in(session: Savable) -> list[Tensor]:
+def _moments_in(session: State) -> list[Tensor]:
     return [value for optimizer in session.optimizers.values() for state in optimizer.state.values()
             for value in state.values() if isinstance(value, Tensor)]
 

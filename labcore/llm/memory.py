@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
-
 import torch
-from torch import nn
 
 from labcore.llm.freed import keep_freed
-from labcore.llm.graphs import Graphs
 from labcore.llm.nets.micro_batches import Room, room_of
 from labcore.llm.sizing import passes
+from labcore.llm.state import State
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.spec.vllm import by_vllm
 
@@ -30,28 +26,13 @@ def limit(device: torch.device, spec: RunSpec) -> None:
         torch.cuda.set_per_process_memory_fraction(passes.of_card(total, spec.knobs) / total)
 
 
-class Holds(Protocol):
-    """The part of a session that is needed here. See `LlmSession`."""
-
-    spec: RunSpec
-    device: torch.device
-    models: dict[str, nn.Module]
-    halvings: int
-    graphs: Graphs | None
-
-    @property
-    def optimizers(self) -> Mapping[str, object]: ...
-
-    def say_once(self, text: str) -> None: ...
-
-
-def room(session: Holds) -> Room:
+def room(session: State) -> Room:
     """The memory that a micro-batch may take."""
     moved = [session.models[name] for name in session.optimizers]
     return room_of(session.models.values(), moved, session.spec, session.halvings)
 
 
-def halve_micro_batches(session: Holds) -> None:
+def halve_micro_batches(session: State) -> None:
     """From now on cut batches into parts of half the size, and drop the gradients that half an update left."""
     session.halvings += 1
     session.say_once(f"The device's memory was short: micro-batches have 1/{2**session.halvings} of the prompts that "

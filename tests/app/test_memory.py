@@ -6,7 +6,7 @@ import pytest
 
 from app import memory as view
 from labcore import machine
-from labcore.llm.sizing import memory, passes
+from labcore.llm.sizing import memory, passes, ways
 from labcore.runs.spec.run_spec import RunSpec, make
 from tests.app.seeding import html
 from tests.llm.sizing.test_memory import SIZES
@@ -46,7 +46,7 @@ def test_what_does_not_fit_is_told_by_the_names_of_the_knobs(page, asked, told):
     assert "It does not fit: " in html(test)
     assert says(html(test), "make it fit", "Gradient checkpointing to on", "Prompts per step P to 16",
                 "Group size G to 4")
-    assert [len(spec["specs"]) for spec in asked.asked] == [1, len(memory.others(spec))]
+    assert [len(spec["specs"]) for spec in asked.asked] == [1, len(ways.others(spec))]
 
 
 def test_a_batch_that_may_not_fit_is_said_beside_run_without_opening_anything(page, asked, told):

@@ -12,7 +12,8 @@ from labcore.analysis.doctor.rules import RULES
 from labcore.analysis.lessons.folders import lessons
 from labcore.catalog import questions
 from labcore.catalog.metrics import METRICS
-from labcore.catalog.questions import QUESTIONS, TOPICS, Question
+from labcore.catalog.question import TOPICS, Question
+from labcore.catalog.questions import QUESTIONS
 from labcore.runs.spec.run_spec import every_knob
 
 FINDINGS = {rule.key for rule in RULES} | {KEY}

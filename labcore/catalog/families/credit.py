@@ -328,7 +328,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
 ))
 
 _OVER_TOKENS = "by the spread of the batch's rewards, not of its "
-NORMALISATION = Family("normalisation", "normalisation of advantages", "labcore.maths.advantages",
+NORMALISATION = Family("normalisation", "normalisation of advantages", "labcore.maths.normalisation",
                        ("advantages", "scored", "completion_mask"), (
     Normalisation("none", "none", r"\hat A", elsewhere=(
         There("GRPOTrainer verl OpenRLHF ms-swift"), There("RLOOTrainer", {"normalize_advantages": False}))),

@@ -13,7 +13,8 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.exports.handover import shell, trl
 from labcore.exports.handover.ms_swift_rules import DEMONSTRATIONS, OF_TRAINER, RULES, TOOL
-from labcore.exports.handover.plan import UNKNOWN, Line, Plan, lines, missing, remarks, requirement
+from labcore.exports.handover.plan import UNKNOWN, Line, Plan, lines, missing
+from labcore.exports.handover.remarks import remarks, requirement
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, needs_pairs, packages, task_code
 from labcore.exports.handover.trl_pairs import LABELLED
 

@@ -31,11 +31,10 @@ from labcore.exports.handover.plan import (
     only_between,
     only_with,
     pairs_of,
-    remarks,
-    requirement,
     switch,
     to,
 )
+from labcore.exports.handover.remarks import remarks, requirement
 from labcore.exports.handover.sampling_rules import pool_rules, stale_rules
 from labcore.exports.handover.task_code import brings_pairs, needs_pairs, packages, task_code
 

@@ -25,10 +25,9 @@ from labcore.exports.handover.plan import (
     adapter,
     choices_of,
     lines,
-    remarks,
-    requirement,
     to,
 )
+from labcore.exports.handover.remarks import remarks, requirement
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, packages, task_code
 from labcore.exports.handover.training_arguments import TRAINING_ARGUMENTS
 

@@ -17,7 +17,6 @@ from labcore.exports.handover.plan import (
     built_in,
     choice,
     choices_of,
-    comment,
     given,
     missing,
     only_between,
@@ -25,6 +24,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
+from labcore.exports.handover.remarks import comment
 from labcore.exports.handover.sampling_rules import pool_rules, stale_rules
 from labcore.runs.spec.model_names import is_published, members
 

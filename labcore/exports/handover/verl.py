@@ -28,11 +28,10 @@ from labcore.exports.handover.plan import (
     given,
     lines,
     missing,
-    remarks,
-    requirement,
     switch,
     to,
 )
+from labcore.exports.handover.remarks import remarks, requirement
 from labcore.exports.handover.sampling_rules import pool_rules, stale_rules
 from labcore.exports.handover.task_code import packages, task_code
 

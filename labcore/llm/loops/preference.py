@@ -104,10 +104,7 @@ def step(session: LlmSession, found: Pairs, taken: Taken) -> dict[str, float]:
     """One optimizer step on the gradient that the policy holds; the metrics of the update."""
     if found.sampled is None:  # else they were counted when they were sampled
         session.tokens += taken.tokens
-    rate = session.rate(POLICY)
-    norm = session.optimise(POLICY, rate, taken.loss)
-    session.updates += 1
-    metrics = {"loss": taken.loss, "grad_norm": norm, "learning_rate": rate, "entropy": taken.entropy}
+    metrics = {"loss": taken.loss, **session.update(POLICY, taken.loss), "entropy": taken.entropy}
     metrics |= {} if taken.mismatched_kl is None else {"kl/mismatched": taken.mismatched_kl}
     metrics |= {} if taken.answers is None else {"logps/answer": taken.answers.mean_logprob}
     return metrics | (_single_metrics if found.singles else _pair_metrics)(taken.sides, session.knobs["beta"])

@@ -4,8 +4,6 @@ learnt from."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from math import ceil, isfinite
 from typing import Any
 
@@ -15,10 +13,11 @@ from torch import Tensor
 
 from labcore.catalog.choices import STEP_LABELS
 from labcore.errors import LabError
+from labcore.llm.loops.scoring import record
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.networks import PROCESS_REWARD_MODEL
-from labcore.llm.probes import view, watched
+from labcore.llm.probes import watched
 from labcore.llm.process_rewards import rewards_of_steps
 from labcore.llm.session import LlmSession
 from labcore.llm.step_labels import Labelled, next_answers, of_rows, tensors
@@ -26,7 +25,7 @@ from labcore.llm.steps import Read, encode_steps, step_logits, step_scores
 from labcore.maths.masked import masked_mean
 from labcore.maths.process import auc, best_of_n, first_errors, step_cross_entropy
 from labcore.runs.spec.activity import part_of
-from labcore.runs.spec.session import Pictures, Record
+from labcore.runs.spec.session import Record
 from labcore.tasks.steps import separator_of
 from labcore.tasks.task import AT_RANDOM, Problem, held_of
 from labcore.tasks.usable import OfFile
@@ -36,7 +35,7 @@ SHOWN = 16  # answers in the sample view
 HELD_OUT_SHARE = 5  # one row of so many is held out of a file that brings no others
 
 
-def run(session: LlmSession) -> Iterator[Record | None]:
+def run(session: LlmSession) -> Iterator[Record]:
     """Yield a Record per update; held-out answers are measured after the first and then every so many steps."""
     held_out = split(session)
     while session.step < session.spec.steps:
@@ -44,21 +43,7 @@ def run(session: LlmSession) -> Iterator[Record | None]:
         for attempt in attempts(session):  # once more in smaller micro-batches where memory is short
             with attempt:
                 measured = gradients(session, found)
-        metrics = step(session, *measured)
-        session.step += 1
-        samples = None
-        last = session.step == session.spec.steps
-        if last or session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
-            evaluated, samples = evaluate(session, held_out)
-            metrics |= evaluated
-        metrics |= {"updates": session.updates, "num_tokens": session.tokens}
-        as_it_is = replace(session, knobs=dict(session.knobs), notes=[])
-        yield Record(session.step, session.tokens, metrics, samples=samples,
-                     look=None if samples or view.limited(session) else partial(_look, as_it_is, held_out))
-
-
-def _look(session: LlmSession, held_out: Labelled) -> Pictures:
-    return evaluate(session, held_out)[1], None
+        yield record(session, step(session, *measured), lambda seen: evaluate(seen, held_out), at_end=True)
 
 
 def split(session: LlmSession) -> Labelled:
@@ -99,18 +84,10 @@ def _say_other_steps(session: LlmSession, found: Labelled) -> None:
                          "learnt: set `step_separator` to a text that no step contains.")
 
 
-def update(session: LlmSession, found: Labelled) -> dict[str, float]:
-    """One update on labelled answers outside of a run, as `run` makes it; what it measured before it."""
-    return step(session, *retried(gradients)(session, found))
-
-
 def step(session: LlmSession, loss: float, accuracy: float, tokens: int) -> dict[str, float]:
     """One optimizer step on the gradient that the model holds; what is logged of the update."""
     session.tokens += tokens
-    rate = session.rate(PROCESS_REWARD_MODEL)
-    norm = session.optimise(PROCESS_REWARD_MODEL, rate, loss)
-    session.updates += 1
-    return {"loss": loss, "grad_norm": norm, "learning_rate": rate, "step_accuracy": accuracy}
+    return {"loss": loss, **session.update(PROCESS_REWARD_MODEL, loss), "step_accuracy": accuracy}
 
 
 @part_of("update")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -17,16 +16,17 @@ from labcore.catalog.choices import PAIRS
 from labcore.errors import LabError
 from labcore.llm.drawing import LABELLED, in_epochs, next_rows
 from labcore.llm.loops.preference import encode
+from labcore.llm.loops.scoring import record
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
 from labcore.llm.nets.scorer import last_values, scores
 from labcore.llm.networks import REWARD_MODEL
 from labcore.llm.pairs import next_pairs, of_problems, prepare
-from labcore.llm.probes import view, watched
+from labcore.llm.probes import watched
 from labcore.llm.session import LlmSession
 from labcore.maths.reward_model import Calibration, bradley_terry, calibration, correlation
 from labcore.runs.spec.activity import part_of
-from labcore.runs.spec.session import Pictures, Record
+from labcore.runs.spec.session import Record
 from labcore.tasks.held_out import problems_of
 from labcore.tasks.task import AT_RANDOM, Pair, Problem, Turn, draw, has_singles, held_of
 
@@ -35,30 +35,17 @@ HELD_OUT_SHARE = 5  # one pair of so many is held out where there are no others 
 Split = tuple[list[Pair] | None, list[Pair]]
 
 
-def run(session: LlmSession) -> Iterator[Record | None]:
+def run(session: LlmSession) -> Iterator[Record]:
     """Yield a Record per update; held-out pairs are measured after the first and then every so many steps."""
     prepare(session)
     known, held_out = split(session)
+    at_end = bool(held_of(session.task))
     while session.step < session.spec.steps:
         pairs = _batch(session, known)
         for attempt in attempts(session):  # once more in smaller micro-batches where memory is short
             with attempt:
                 measured = gradients(session, pairs)
-        metrics = step(session, *measured)
-        session.step += 1
-        samples = None
-        last = session.step == session.spec.steps and bool(held_of(session.task))
-        if last or session.step == 1 or session.step % int(session.knobs["eval_every"]) == 0:
-            evaluated, samples = evaluate(session, held_out)
-            metrics |= evaluated
-        metrics |= {"updates": session.updates, "num_tokens": session.tokens}
-        as_it_is = replace(session, knobs=dict(session.knobs), notes=[])
-        yield Record(session.step, session.tokens, metrics, samples=samples,
-                     look=None if samples or view.limited(session) else partial(_look, as_it_is, held_out))
-
-
-def _look(session: LlmSession, held_out: list[Pair]) -> Pictures:
-    return evaluate(session, held_out)[1], None
+        yield record(session, step(session, *measured), lambda seen: evaluate(seen, held_out), at_end)
 
 
 def split(session: LlmSession) -> Split:
@@ -136,11 +123,8 @@ def update(session: LlmSession, pairs: list[Pair]) -> dict[str, float]:
 def step(session: LlmSession, loss: float, sides: Tensor, tokens: int) -> dict[str, float]:
     """One optimizer step on the gradient that the reward model holds; what is logged of the update."""
     session.tokens += tokens
-    rate = session.rate(REWARD_MODEL)
-    norm = session.optimise(REWARD_MODEL, rate, loss)
-    session.updates += 1
-    return {"loss": loss, "grad_norm": norm, "learning_rate": rate,
-            "mean_reward": float(sides.mean()), **_agreement(sides)}
+    return {"loss": loss, **session.update(REWARD_MODEL, loss), "mean_reward": float(sides.mean()),
+            **_agreement(sides)}
 
 
 @part_of("update")

@@ -104,10 +104,7 @@ def next_examples(session: LlmSession) -> tuple[list[Problem], Examples]:
 def step(session: LlmSession, answers: Completions, loss: float) -> dict[str, float]:
     """One optimizer step on the gradient that the policy holds; what is logged of it."""
     session.tokens += int(answers.mask.sum())
-    rate = session.rate(POLICY)
-    norm = session.optimise(POLICY, rate, loss)
-    session.updates += 1
-    return {"grad_norm": norm, "learning_rate": rate}
+    return session.update(POLICY, loss)
 
 
 def update(session: LlmSession) -> dict[str, float]:

@@ -1,9 +1,15 @@
-"""Whether a run fits into memory, and what to change so that it does: by a table of its parts. Imports no torch.
+"""How much memory a run will need, and whether it fits: a table of its parts, each by a formula. Imports no torch.
+
+An estimate: the parts are counted as the engine makes them, for completions of full length. Measured peaks of processes
+were within a third of it. Parts that are held at all times add up; of the phases of a step (it samples, learns, and at
+times draws its own update for the page) the largest counts. Letters as in `passes`.
+
+Left out: what CUDA holds for itself, and the files of libraries, which all processes share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil, prod
 from pathlib import Path
@@ -15,25 +21,14 @@ from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.conditions import SAME_DTYPE
 from labcore.catalog.knob import Value, shown
 from labcore.catalog.llm.models import MODELS
-from labcore.errors import LabError
 from labcore.llm.sizing import passes
-from labcore.llm.sizing import passes as held
 from labcore.llm.sizing.pace import setting
 from labcore.llm.sizing.passes import FULL, HALF, WEIGHT, Batch, Layers, Mode
 from labcore.runs import jobs, versions
 from labcore.runs.spec import eight_bit
 from labcore.runs.spec.eight_bit import EIGHT_BIT
-from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.spec.vllm import by_vllm
-
-# ---------------------------------------------------------------- memory parts
-# How much memory a run will need, part by part, before it starts: each by a formula, and their sum.
-#
-# An estimate: the parts are counted as the engine makes them, for completions that run to their limit. Measured peaks
-# of processes came within a third of it. What is held at all times adds up; of the phases of a step (it samples,
-# learns, and now and then draws its own update for the page) the largest counts. Letters as in `passes`.
-#
-# Left out: what CUDA holds for itself, and the files of libraries, which all processes share. Imports no torch.
 
 # Bytes that a worker on a processor takes for itself without a model: it is forked, and shares all else.
 PROCESS = {"fp32": 4_000_000, "bf16": 48_000_000}
@@ -115,13 +110,13 @@ def whole_batch(spec: RunSpec, sizes: Sizes) -> Batch:
 def batch(spec: RunSpec, sizes: Sizes, card: int | None = None) -> Batch:
     """The micro-batch of a run, on a GPU of `card` bytes."""
     whole, mode = whole_batch(spec, sizes), mode_of(spec)
-    there = held.of_run(sizes.parameters(), sizes.learnt, spec.row.loop, mode, str(spec.knobs.get("optimizer")))
-    room = held.room(sizes.most_logits, mode, card and held.of_card(card, spec.knobs), there)
+    there = passes.of_run(sizes.parameters(), sizes.learnt, spec.row.loop, mode, str(spec.knobs.get("optimizer")))
+    room = passes.room(sizes.most_logits, mode, card and passes.of_card(card, spec.knobs), there)
     return replace(whole, prompts=min(whole.prompts, passes.prompts_at_once(_network(spec, sizes), whole, mode, room)))
 
 
 def _network(spec: RunSpec, sizes: Sizes) -> Layers:
-    return sizes.learning if spec.row.loop in held.SCORERS else sizes
+    return sizes.learning if spec.row.loop in passes.SCORERS else sizes
 
 
 def kv_cache(sizes: Sizes, done: Batch, tokens: int, width: int, once: bool) -> int:
@@ -138,7 +133,7 @@ def next_logits(sizes: Sizes, rows: int) -> int:
 
 def before_step(sizes: Sizes, loop: str) -> int:
     """Bytes of the copy of what learns, to look at a step again: of large networks only in the online loop."""
-    kept = loop == "online" or (loop not in held.SCORERS and sizes.learnt <= sizes.most_copied)
+    kept = loop == "online" or (loop not in passes.SCORERS and sizes.learnt <= sizes.most_copied)
     return WEIGHT * sizes.learnt if kept else 0
 
 
@@ -179,20 +174,20 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
     looks = bool(knobs.get("probes", True))
     recomputed = ", of each layer its input" if mode.recomputed else ""
     in_chunks = network.plain_head and done.rows * done.length * network.vocabulary > network.most_logits
-    of_vllm = int(held.VLLM * card) if card and by_vllm(knobs) else 0
+    of_vllm = int(passes.VLLM * card) if card and by_vllm(knobs) else 0
     found = [
-        Part("vLLM", ALWAYS, of_vllm, f"{100 * held.VLLM:.0f} % of the GPU for its weights and its key-value cache"),
-        Part("Weights", ALWAYS, held.weights(sizes.parameters("policy")), "4 bytes a parameter of the policy"),
-        Part("Reference", ALWAYS, held.weights(sizes.parameters("reference")), "4 bytes a parameter; none with LoRA"),
-        Part("Critic", ALWAYS, held.weights(sizes.parameters("critic")), "4 bytes a parameter"),
-        Part("Reward model", ALWAYS, held.weights(sizes.parameters(
+        Part("vLLM", ALWAYS, of_vllm, f"{100 * passes.VLLM:.0f} % of the GPU for its weights and its key-value cache"),
+        Part("Weights", ALWAYS, passes.weights(sizes.parameters("policy")), "4 bytes a parameter of the policy"),
+        Part("Reference", ALWAYS, passes.weights(sizes.parameters("reference")), "4 bytes a parameter; none with LoRA"),
+        Part("Critic", ALWAYS, passes.weights(sizes.parameters("critic")), "4 bytes a parameter"),
+        Part("Reward model", ALWAYS, passes.weights(sizes.parameters(
             "reward_model", "process_reward_model", "scorer")), "4 bytes a parameter"),
-        Part("Teacher", ALWAYS, held.weights(sizes.parameters("teacher")), "4 bytes a parameter"),
-        Part("Optimizer", ALWAYS, held.optimizer(sizes.learnt, moments),
+        Part("Teacher", ALWAYS, passes.weights(sizes.parameters("teacher")), "4 bytes a parameter"),
+        Part("Optimizer", ALWAYS, passes.optimizer(sizes.learnt, moments),
              f"{2 if moments == EIGHT_BIT else 8} bytes for each parameter that learns"),
         Part("Weights before the step", ALWAYS, looks * before_step(sizes, loop),
              "4 bytes for each parameter that learns"),
-        Part("Weights in bf16", ALWAYS, half * (1 + recorded) * held.rounded(max(
+        Part("Weights in bf16", ALWAYS, half * (1 + recorded) * passes.rounded(max(
             each["parameters"] for each in sizes.held)),
             "2 bytes a parameter of the network that runs" + ", and of the policy for decoding" * recorded),
         Part("KV cache", ALWAYS if recorded else SAMPLES,
@@ -202,11 +197,11 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
         Part("Copy of the full weights", SAMPLES, WEIGHT * sizes.parameters("policy") * (
             str(knobs.get("sampler_dtype", SAME_DTYPE)) != SAME_DTYPE), "4 bytes a parameter of the policy"),
         Part("Waiting completions", ALWAYS, waiting(spec, done), "13 bytes a token"),
-        Part("Gradients", LEARNS, held.gradients(sizes.learnt), "4 bytes for each parameter that learns"),
+        Part("Gradients", LEARNS, passes.gradients(sizes.learnt), "4 bytes for each parameter that learns"),
         Part("Activations", LEARNS, passes.activations(network, done, mode), micro + recomputed),
         Part("Attention weights", LEARNS, passes.attention(network, done, mode),
              "of each token for each other, where no fused kernel computes them"),
-        Part("Logits", LEARNS, 0 if loop in held.SCORERS else teacher_logits(sizes, spec, done) + passes.logits(
+        Part("Logits", LEARNS, 0 if loop in passes.SCORERS else teacher_logits(sizes, spec, done) + passes.logits(
             sizes, done, mode, any(float(knobs.get(key, 0)) > 0 for key in ("entropy_coef", "entropy_target"))),
             f"{micro}, × vocabulary {sizes.vocabulary:,}{', in chunks' if in_chunks else ''}"),
         Part("Line of the update", DRAWS, looks * drawn(sizes, loop), "a copy of the policy, at times")]
@@ -229,17 +224,11 @@ def peak(found: Sequence[Part]) -> int:
     return held.pop(ALWAYS, 0) + max(held.values(), default=0)
 
 
-# ---------------------------------------------------------------- memory
+# ---------------------------------------------------------------- estimate
 
 SURE = 1.3  # times the estimate: with so much free memory a run fits for sure
-NEARLY_ALL = 0.9  # share of a GPU that is advised where the run's own is too small
-ADAPTER = 8  # rank of the LoRA that is advised
-# What is learnt does not change by these, or hardly: they are advised first.
-ENGINE: tuple[tuple[str, Value], ...] = (("gradient_checkpointing", True), ("optimizer", eight_bit.EIGHT_BIT))
 # Knobs that make a batch smaller, and those that make a part of it smaller, in the order in which they are advised.
 BATCH = ("prompts_per_step", "pairs_per_step", "sequences_per_step", "group_size", "max_new_tokens")
-ADVISED = 3  # ways that are named
-HALVINGS = 12
 UNUSUAL = 16  # times the usual batch, from where it is looked whether a run fits without being asked to
 
 ABOUT = ("An estimate, for completions of full length: measured peaks were within a third of it. Parts held at all "
@@ -272,7 +261,7 @@ class Estimate:
     def share(self) -> int | None:
         """Bytes of a GPU that the run may take; None on another device."""
         card = machine.total_memory(self.spec.device)
-        return held.of_card(card, self.spec.knobs) if card else None
+        return passes.of_card(card, self.spec.knobs) if card else None
 
     @property
     def most(self) -> int | None:
@@ -333,79 +322,7 @@ def estimate(spec: RunSpec, found: Mapping[str, Any] | str) -> Estimate:
     return Estimate(spec, Sizes(**found), machine.free_memory(spec.device))
 
 
-def others(spec: RunSpec) -> dict[Way, RunSpec]:
-    """The run with a LoRA, and on each smaller model that comes with the lab: what may be advised."""
-    names = list(MODELS)
-    ways: list[Way] = [(("lora_rank", ADAPTER),)] if not spec.knobs["lora_rank"] else []
-    ways += [(("model", name),) for name in reversed(names[:names.index(spec.model)])] if spec.model in names else []
-    return {way: other for way in ways if (other := changed(spec, way)) is not None}
-
-
 def as_json(found: Estimate) -> dict[str, Any]:
     """An estimate for programs, in bytes."""
     return {"parts": [asdict(part) for part in found.parts], "peak": found.peak, "free": found.free,
             "fits": found.sure, "ways": [dict(way) for way in found.ways], "fault": found.fault}
-
-
-def with_ways(need: Estimate, found: Sequence[Any] = ()) -> Estimate:
-    """The estimate with the settings of which each makes the run fit, those first that change the least; where none
-    does by itself, several together. `found` is what the job `asked` gave of `others`."""
-    if need.sizes is None or need.sure is not False:
-        return need
-
-    def fits(changed: RunSpec, sizes: Sizes) -> bool:
-        return Estimate(changed, sizes, need.free).sure is True
-
-    def first(ways: Iterable[tuple[Way, RunSpec]]) -> Way | None:
-        return next((way for way, changed in ways if fits(changed, sizes)), None)
-    sizes, spec = need.sizes, need.spec
-    ways = [first(_larger_share(spec)), first(_engine(spec)), *(first(_halved(spec, [knob])) for knob in BATCH)]
-    ways += [way for (way, changed), other in zip(others(spec).items(), found, strict=False)
-             if not isinstance(other, str) and fits(changed, Sizes(**other))]
-    if single := [way for way in ways if way][:ADVISED]:
-        return replace(need, ways=single)
-    both = [*_engine(spec)][-1:]  # all of the engine's ways, with a smaller batch
-    smaller = ((before + way, changed) for before, base in both for way, changed in _halved(base, BATCH))
-    found_together = first(_halved(spec, BATCH)) or first(smaller)
-    return replace(need, ways=[found_together] if found_together else [])
-
-
-def _larger_share(spec: RunSpec) -> Iterator[tuple[Way, RunSpec]]:
-    """The run with nearly all of its GPU."""
-    way = (("gpu_share", NEARLY_ALL),)
-    larger = machine.device_kind(spec.device) == "cuda" and float(spec.knobs.get("gpu_share", 1)) < NEARLY_ALL
-    if larger and (other := changed(spec, way)):
-        yield way, other
-
-
-def _engine(spec: RunSpec) -> Iterator[tuple[Way, RunSpec]]:
-    """The run with each of the engine's ways to save memory that it does not use yet, then with all of them."""
-    unused = tuple((knob, value) for knob, value in ENGINE if spec.knobs.get(knob, value) != value
-                   and (value != eight_bit.EIGHT_BIT or eight_bit.serves(spec.device)))
-    for way in [*((each,) for each in unused), *([unused] if unused[1:] else [])]:
-        if other := changed(spec, way):
-            yield way, other
-
-
-def _halved(spec: RunSpec, knobs: Sequence[str]) -> Iterator[tuple[Way, RunSpec]]:
-    """The run with these knobs at half their values, a quarter, and so on, as far as the run allows each."""
-    values = {knob: int(spec.knobs[knob]) for knob in knobs if knob in spec.knobs}
-    for _ in range(HALVINGS):
-        for knob, value in values.items():
-            if changed(spec, ({**values, knob: value // 2}.items())):
-                values[knob] = value // 2
-        way = tuple((knob, value) for knob, value in values.items() if value != spec.knobs[knob])
-        if way and (other := changed(spec, way)):
-            yield way, other
-
-
-def changed(spec: RunSpec, way: Iterable[tuple[str, Value]]) -> RunSpec | None:
-    """The run with other knobs, or on another model; None where that cannot be."""
-    knobs = {**spec.knobs, **dict(way)}
-    model = str(knobs.pop("model", spec.model))
-    try:
-        return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, knobs=knobs, seed=spec.seed,
-                    model=model, steps=spec.steps, device=spec.device, data=spec.data,
-                    threads=spec.threads, mix=spec.mix)
-    except LabError:
-        return None

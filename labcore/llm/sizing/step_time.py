@@ -20,7 +20,8 @@ from labcore.catalog import choices
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
 from labcore.llm.sizing import memory, passes
-from labcore.llm.sizing.memory import Sizes, Way, changed, mode_of, whole_batch
+from labcore.llm.sizing.memory import Sizes, Way, mode_of, whole_batch
+from labcore.llm.sizing.ways import changed
 from labcore.runs import jobs, versions
 from labcore.runs.files import hub_models
 from labcore.runs.spec.run_spec import RunSpec

@@ -12,7 +12,6 @@ from safetensors import SafetensorError, safe_open
 
 from labcore.catalog.amounts import size
 from labcore.llm.sizing import memory, passes
-from labcore.llm.sizing import memory as memory_parts
 from labcore.llm.sizing.memory import Sizes
 from labcore.runs import jobs
 from labcore.runs.spec.run_spec import RunSpec
@@ -55,7 +54,7 @@ def _tensors(spec: RunSpec) -> int:
     if spec.kind_row.on_gpu and (counted := jobs.outcome(jobs.job_id(memory.asked([spec])))) and counted.result:
         [sizes] = counted.result["sizes"]
         if not isinstance(sizes, str):
-            return memory_parts.peak(memory_parts.parts(spec, Sizes(**sizes)))
+            return memory.peak(memory.parts(spec, Sizes(**sizes)))
     parameters, names = _parameters(Path(spec.model)), spec.row.models
     if spec.knobs.get("lora_rank"):  # all share one frozen trunk, beside which what learns is small
         return passes.weights(parameters)

@@ -9,7 +9,7 @@ import pytest
 from labcore import machine
 from labcore.llm.nets.forward import layers_of
 from labcore.llm.nets.micro_batches import at_once, room_of
-from labcore.llm.sizing import memory, passes
+from labcore.llm.sizing import memory, passes, ways
 from labcore.llm.sizing.memory import Sizes
 from labcore.llm.sizing.passes import Batch, Mode
 from labcore.runs.spec.run_spec import make
@@ -135,7 +135,7 @@ def test_on_a_gpu_a_micro_batch_takes_what_the_run_leaves_of_the_card(monkeypatc
     assert memory.batch(spec, large, card).prompts == 10
     found = {part.name: part for part in memory.parts(spec, large, card)}
     assert found["Optimizer"].size == 2 * 1000 + 2 * 4 * 1000 // 256 and found["Activations"].size == 10 * one
-    larger = memory.changed(spec, [("gpu_share", 1.0)])
+    larger = ways.changed(spec, [("gpu_share", 1.0)])
     assert memory.batch(larger, large, card).prompts == passes.ON_GPU // one == 18, "a GPU is busy by then"
     assert found["Optimizer"].why.startswith("2 bytes") and found["Logits"].why.endswith(", in chunks")
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import tensor
 
-from labcore.maths.advantages import group_standardised, steps_standardised
+from labcore.maths.advantages import group_standardised
+from labcore.maths.token_advantages import steps_standardised
 
 
 def test_a_token_earns_the_normalised_rewards_of_this_and_later_steps():

@@ -6,7 +6,7 @@ from math import sqrt
 
 import torch
 
-from labcore.maths import advantages as normalisation
+from labcore.maths import normalisation
 from labcore.maths.advantages import group_mean
 
 ADVANTAGES = torch.tensor([[1.0], [2.0], [3.0], [6.0], [9.0]], dtype=torch.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from labcore.maths.advantages import teacher_log_ratio, teacher_mean_log_ratio
+from labcore.maths.token_advantages import teacher_log_ratio, teacher_mean_log_ratio
 
 OLD = torch.tensor([[-1.0, -2.0, -0.5], [-0.25, -9.0, -9.0]], dtype=torch.float64)
 TEACHER = torch.tensor([[-0.5, -4.0, -0.5], [-1.25, 7.0, 7.0]], dtype=torch.float64)
