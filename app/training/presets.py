@@ -39,8 +39,7 @@ CSS = """
 .st-key-presets>div:has(.rl-chosen){border-color:light-dark(#0072B2,#4FA8E0);
   background:light-dark(#0072B212,#4FA8E01F)}
 .st-key-presets .stVerticalBlock{gap:0!important}
-.rl-preset{padding:6px 9px 7px}.rl-preset b{display:block;font-size:13.5px;font-weight:600;line-height:1.3;
-  white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.rl-preset{padding:6px 9px 7px}.rl-preset b{display:block;font-size:13.5px;font-weight:600;line-height:1.3}
 .rl-preset img{display:block;width:100%;height:34px;margin-top:4px}
 .rl-preset small{display:flex;flex-wrap:wrap;gap:0 8px;font-size:11.5px;line-height:1.3;margin-top:2px;opacity:.8}
 .rl-preset i{display:inline-block;width:9px;height:2px;margin-right:4px;vertical-align:3px}
