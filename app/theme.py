@@ -108,7 +108,7 @@ body:has(.st-key-bar button:hover:focus:not(:focus-visible)) [role=tooltip]{visi
 @media (min-width:641px){.st-key-tiles{flex-wrap:nowrap}.st-key-tiles>:first-child{min-width:0}}
 .rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
 .rl-bar i{display:block;height:3px;border-radius:2px}
-sub,sup{line-height:0}
+sub,sup{line-height:0;font-size:.75em}
 .stElementContainer:has(>.stHtml>script){display:none}
 .st-key-compare_head{min-height:83px}
 @media (max-width:1000px){.st-key-compare_head{min-height:136px}}

@@ -41,7 +41,7 @@ CSS = """<style>
 .st-key-lesson_cards .stButton button,.st-key-first_hour .stColumn button{text-align:left;justify-content:flex-start;
   padding:0;min-height:0}
 .st-key-lesson_cards .stButton button p{font-size:16px;line-height:1.35}
-.st-key-first_hour .stColumn button p{font-size:14px;line-height:1.35;position:relative;padding:2px 0 2px 30px}
+.st-key-first_hour .stColumn button p{display:block;font-size:14px;line-height:1.35;position:relative;padding:2px 0 2px 30px}
 .st-key-first_hour .stColumn strong{position:absolute;left:0;top:0;display:grid;place-items:center;width:22px;
   height:22px;border-radius:50%;font-size:13px;color:#fff;background:light-dark(#0072B2,#1F6FA8)}
 .st-key-lesson_introduction p{font-size:17px;line-height:1.5;max-width:68ch}

@@ -81,7 +81,7 @@ def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
     feeds = {row.id: _feed(store, row) for row in rows}
     runs = [_run(row, feeds[row.id]) for row in rows]
     return {"runs": runs, "together": _together(store, rows, feeds) if len(rows) > 1 else None,
-            "projector": asdict(BUTTON), "description": " ".join(each["description"] for each in runs)}
+            "projector": asdict(BUTTON), "description": "\n".join(each["description"] for each in runs)}
 
 
 def _feed(store: Store, row: RunRow) -> Feed:

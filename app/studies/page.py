@@ -74,5 +74,6 @@ def _words(study: Study, kept: Recorded | None, runs: plan.Runs, scale_of: dict[
                                     " · the difference is too small to decide")
     drawn = picture.glance(study, kept, scale_of) if kept else ""
     return (f'<div class="rl-study"><div><b class="rl-title">{html.escape(study.title)}</b>{verdict}<br>'
-            f'{html.escape(study.claim)}<br><span class="rl-muted">{html.escape(study.source)} · {count} runs{took}{more}{here}</span></div>'
+            f'{html.escape(study.claim)}<br><span class="rl-muted">{html.escape(study.source)} · {count} runs'
+            f'{took}{more}{here}</span></div>'
             f'<div class="rl-glance">{drawn}</div></div>')

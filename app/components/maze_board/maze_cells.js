@@ -55,9 +55,11 @@ function read(board) {
     { sign, pay: PAYING.includes(sign) ? rewards.shift() : null }));
 }
 
-// A tall window has room for larger cells, above the player and the scrubber.
+// On the page, where charts are beside it, a tall window has room for larger cells above the player and the scrubber.
 function heightOf({ root, data }) {
-  const top = root.getBoundingClientRect().top + (root.closest(".stMain")?.scrollTop ?? window.scrollY);
+  const page = root.closest(".stMain");
+  if (!page) return data.height;
+  const top = root.getBoundingClientRect().top + page.scrollTop;
   const room = 20 * Math.floor((window.innerHeight - top - BELOW) / 20); // in steps, so that it seldom changes
   return Math.max(data.height, Math.min(TALLEST, room));
 }
