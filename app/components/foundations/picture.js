@@ -77,10 +77,11 @@ function rest(picture) {
   clearTimeout(picture.calm);
   picture.busy = false;
   redraw(picture);
-  picture.calm = setTimeout(() => { picture.live.textContent = picture.words.textContent; }, CALM);
+  picture.calm = setTimeout(() => { picture.live.textContent = picture.said; }, CALM);
 }
 
 // What the picture shows, in a sentence or two: seen at once, and read out by screen readers when the hand rests.
 function say(picture, words) {
+  picture.said = words;
   reword(picture.words, words);
 }

@@ -81,6 +81,14 @@ class Table:
     notes: tuple[str, ...]
 
     @property
+    def config_parts(self) -> tuple[dict[str, tuple[Any, ...]], dict[str, tuple[Any, ...]]]:
+        """`config` in two parts: what differs between groups that have it, and what only some groups have."""
+        differs = {key for key, values in self.config.items()
+                   if len({str(value) for value in values if value is not None}) > 1}
+        return ({key: values for key, values in self.config.items() if key in differs},
+                {key: values for key, values in self.config.items() if key not in differs})
+
+    @property
     def spent(self) -> budget.Spent:
         """The amounts that each group used: label -> axis -> amount."""
         return {row.label: row.spent for row in self.rows}
