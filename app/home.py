@@ -22,6 +22,7 @@ CSS = """<style>
 .rl-hero h1{font-size:clamp(1.8rem,3.1vw,2.5rem);line-height:1.12;font-weight:700;margin:0;padding:0;
   letter-spacing:-.02em;text-wrap:balance}
 .rl-hero p{font-size:1.05rem;line-height:1.5;margin:.7rem 0 0;opacity:.85;text-wrap:pretty}
+@media (max-width:640px){.stHorizontalBlock:has(.rl-hero){gap:1rem}}
 .rl-card h2{font-size:1.15rem;line-height:1.4;font-weight:600;margin:0;padding:0}
 .rl-card p{margin:0 0 .2rem;opacity:.8;font-size:14px;line-height:1.4}
 .st-key-cards [data-testid=stPageLink] a{padding:.25rem .4rem;margin:0 -.4rem;align-items:flex-start}

@@ -120,7 +120,7 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
     colour, state = STATES[run.state][0], name_of(run)
     first = METRICS[PANELS[run.spec.row.charts(run.spec.task_row)[0]].metrics[0]]
     value = step.metrics.get(first.key) if step else None
-    shown = f" · {first.inline} <b>{number(value, 2)}</b>" if value is not None else ""
+    shown = f" · {first.inline} <b>{number(value, first.digits)}</b>" if value is not None else ""
     since = duration(max(0.0, time.time() - run.created))
     begun = "queued" if run.state == "queued" and run.started is None else "started"
     message = naming.message(run)

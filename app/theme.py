@@ -59,7 +59,7 @@ CSS = """
 @container (max-width:250px){.st-key-setup .stHorizontalBlock:has(.stSelectbox){flex-wrap:wrap;row-gap:.3rem}
   .st-key-setup .stColumn:has(.stSelectbox){flex:1 0 100%}}
 .st-key-pretrained_models{margin-top:-.45rem}
-.st-key-pretrained_models button{min-height:1.4rem;padding-block:0;border:none;background:none}
+.st-key-pretrained_models button{min-height:1.4rem;padding:0;border:none;background:none;justify-content:flex-end}
 .st-key-show_knobs{display:none}
 .st-key-resume_banner{padding:.3rem .8rem;border-radius:8px;background:light-dark(#F5F6F8,#1E2329)}
 div:has(>.st-key-bar),div:has(>.st-key-clock){position:sticky;z-index:20;
@@ -108,7 +108,7 @@ body:has(.st-key-bar button:hover:focus:not(:focus-visible)) [role=tooltip]{visi
 @media (min-width:641px){.st-key-tiles{flex-wrap:nowrap}.st-key-tiles>:first-child{min-width:0}}
 .rl-bar{height:3px;border-radius:2px;background:color-mix(in srgb,currentColor 14%,transparent);margin-top:4px}
 .rl-bar i{display:block;height:3px;border-radius:2px}
-sub,sup{line-height:0}
+sub,sup{line-height:0;font-size:.75em}
 .stElementContainer:has(>.stHtml>script){display:none}
 .st-key-compare_head{min-height:83px}
 @media (max-width:1000px){.st-key-compare_head{min-height:136px}}
@@ -243,12 +243,16 @@ def symbol(latex: str) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number with a sensible count of digits.
+    """A number with a sensible count of digits: at most `digits` decimals, and none beyond three significant digits
+    from 10 on. As `format` in components/component.js.
 
     >>> number(0.04213), number(1234.5, 0), number(1e-05), number(0.0), number(-0.5)
     ('0.042', '1,234', '1e−5', '0', '−0.500')
+    >>> number(6.1204), number(-27.904, 2), number(483.8, 2), number(1234.56), number(99.96, 2)
+    ('6.120', '−27.9', '484', '1,235', '100')
     """
     if abs(value) < 1e-9:
         return "0"
+    digits = min(digits, 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else digits)
     text = f"{value:.0e}".replace("e-0", "e-") if abs(value) < 10 ** -digits / 2 else f"{value:,.{digits}f}"
     return text.replace("-", "−")

@@ -36,6 +36,7 @@ CSS = """
 .rl-under{text-indent:0}
 .rl-results thead th:not(:first-child){white-space:normal;vertical-align:bottom}
 .rl-frozen tr>:first-child{position:sticky;left:0;z-index:1;background:light-dark(#FFFFFF,#14171B);opacity:1}
+.rl-some{margin-top:.6rem;font-size:14px}.rl-some summary{cursor:pointer;opacity:.8;margin-bottom:.4rem}
 .rl-notes{font-size:14px;margin:.2rem 0 0;padding-left:1.1rem}
 .rl-notes li{margin:2px 0}
 </style>"""
@@ -234,7 +235,8 @@ def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str
 def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = ()) -> str:
     """The settings of the runs of `specs` that differ, one line each, as HTML; empty where none do.
 
-    Groups of one algorithm stand beside each other. What is not written as files have it has its key to hover.
+    Groups of one algorithm stand beside each other. What only some of the groups have is folded. What is not written as
+    files have it has its key to hover.
     """
     if not table.config:
         return ""
@@ -243,11 +245,23 @@ def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] =
     labels = [table.rows[place].label for place in order]
     algorithm_labels = {spec.algorithm: spec.row.label for spec in specs}
     heads = "".join(f"<th>{dot(looks[label])}{html.escape(label)}</th>" for label in labels)
-    body = "".join(f"<tr><th>{html.escape(naming.title(key, specs))}</th>"
-                   f"{''.join(_setting(key, values[place], cells[place], algorithm_labels) for place in order)}</tr>"
-                   for key, values in table.config.items() for cells in [value_words(key, values)])
-    return (f'<div class="rl-scroll"><table class="rl-table rl-frozen"><thead><tr><th>Setting</th>{heads}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>")
+
+    def drawn(config: Mapping[str, Sequence[Any]]) -> str:
+        rows = [(key, [_setting(key, values[place], cells[place], algorithm_labels) for place in order])
+                for key, values in config.items() for cells in [value_words(key, values)]]
+        body = "".join(f"<tr><th>{html.escape(naming.title(key, specs))}</th>{''.join(cells)}</tr>"
+                       for key, cells in rows)
+        return (f'<div class="rl-scroll"><table class="rl-table rl-frozen"><thead><tr><th>Setting</th>{heads}</tr>'
+                f"</thead><tbody>{body}</tbody></table></div>")
+
+    differing, some = table.config_parts
+    return (drawn(differing) if differing else "") + folded(len(some), drawn(some) if some else "")
+
+
+def folded(count: int, inner: str) -> str:
+    """Settings that only some of the groups have, of which there may be dozens, behind a click; empty without any."""
+    words = f"{count} setting{'s' * (count > 1)} that only some of them have"
+    return f'<details class="rl-some"><summary>{words}</summary>{inner}</details>' if count else ""
 
 
 def _setting(key: str, value: Any, words: str, algorithm_labels: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 export function format(value, digits) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (Math.abs(value) < 1e-9) return "0";
+  if (Math.abs(value) >= 9.995) digits = Math.min(digits, Math.abs(value) >= 99.95 ? 0 : 1); // three significant ones
   const text = Math.abs(value) < 10 ** -digits / 2 ? value.toExponential(0)
     : value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits,
       roundingMode: "halfEven" }); // as the server rounds

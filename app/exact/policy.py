@@ -22,8 +22,9 @@ ROW, AROUND = 25, 50  # pixels: of a completion, and of the axis with the line o
 LEFT = 104
 END = "|"  # the sign of the end token
 EMPTY = "ends at once"
-NAMES = {"policy": "π, the policy", "reference": "π_ref, the reference", "optimum": "π*, the optimum"}
-SHORT = {"policy": "π", "reference": "π_ref", "optimum": "π*"}
+# Also for plotly, which draws a few tags.
+NAMES = {"policy": "π, the policy", "reference": "π<sub>ref</sub>, the reference", "optimum": "π*, the optimum"}
+SHORT = {"policy": "π", "reference": "π<sub>ref</sub>", "optimum": "π*"}
 SIGNS = {"policy": "■", "reference": "┃", "optimum": "◇"}
 GREY = {"light": "#6B7280", "dark": "#9AA4B2"}
 NO_OPTIMUM = ("At β = 0, where the KL is only measured, or without a reference, the best policy writes only the best "
@@ -43,14 +44,14 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     keys = [key for key in NAMES if key in exact["prompts"][0]["rest"]]
     st.html('<div style="font-size:14px">Probability of a completion under ' + " &nbsp; ".join(
         f'<span style="color:{colour(key, kind)};font-weight:700" aria-hidden="true">{SIGNS[key]}</span> '
-        f"{html.escape(NAMES[key])}" for key in keys) + "</div>")
+        f"{NAMES[key]}" for key in keys) + "</div>")
     prompts = exact["prompts"]
     across = 2 if len(prompts) == 4 else len(prompts)
     for start in range(0, len(prompts), across):
         for column, prompt in zip(st.columns(across, gap="medium"), prompts[start:start + across], strict=False):
             with column:
                 figure_chart(figure(prompt, kind), f"exact:{prompt['prompt']}", alt=words(prompt),
-                             title=f"π, π_ref and π* after the prompt {prompt['prompt']}",
+                             title=f"Policy, reference and optimum after the prompt {prompt['prompt']}",
                              caption=f"{title_of(run)}, step {samples['step']:,}")
     at = next((row.metrics for row in reversed(feed.steps) if row.step == samples["step"]), {})
     distance = f" KL(π‖π*) = {number(at['exact/distance'])} nats/completion." if "exact/distance" in at else ""
@@ -139,4 +140,5 @@ def words(prompt: Mapping[str, Any]) -> str:
     first = max(rows, key=lambda row: row["policy"])
     said = (f"After the prompt {prompt['prompt']} the policy's likeliest completion is {label(first)}, with "
             f"probability {first['policy']:.2f}")
-    return said + (f"; under π* it has {first['optimum']:.2f}. " if "optimum" in first else ". ") + others(rest)
+    said += f"; under π* it has {first['optimum']:.2f}. " if "optimum" in first else ". "
+    return said + others(rest).replace("<sub>", " ").replace("</sub>", "")

@@ -41,7 +41,8 @@ def picture(lesson: Lesson, whole: bool, ground: str) -> str:
     shown = [_count(values, share) / len(values) for _, _, values in lines]
     svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}">'
            f'{_ground(max(shown, default=share), INK[ground])}{curves}</svg>')
-    names = "".join(f'<span><i style="background:{colours[place % 6]}"></i>{html.escape(name)}</span>'
+    names = "".join(f'<span><i style="background:{colours[place % 6]}"></i>'
+                    f'{html.escape(name.removeprefix(f"{title}, "))}</span>'
                     for name, place, _ in lines)
     return (f'<div class="rl-lesson"><small>{html.escape(title)}</small><img alt="{html.escape(said)}" '
             f'src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}">'

@@ -33,7 +33,6 @@ CSS = """<style>
 .rl-lesson img{display:block;width:100%;height:auto}
 .rl-lesson>div{display:flex;flex-wrap:wrap;gap:0 14px;font-size:13px}
 .rl-lesson i{display:inline-block;width:14px;height:3px;border-radius:2px;margin-right:6px;vertical-align:4px}
-.st-key-lesson_before .rl-lesson{max-width:560px}
 .st-key-first_hour .stColumn button p{white-space:normal;overflow:visible}
 .st-key-first_hour .stColumn button{height:auto}
 .st-key-lesson_head h2{padding-top:0}
@@ -41,9 +40,10 @@ CSS = """<style>
 .st-key-lesson_cards .stButton button,.st-key-first_hour .stColumn button{text-align:left;justify-content:flex-start;
   padding:0;min-height:0}
 .st-key-lesson_cards .stButton button p{font-size:16px;line-height:1.35}
-.st-key-first_hour .stColumn button p{font-size:14px;line-height:1.35}
-.st-key-first_hour .stColumn strong{display:inline-grid;place-items:center;width:22px;height:22px;border-radius:50%;
-  margin-right:6px;font-size:13px;color:#fff;background:light-dark(#0072B2,#1F6FA8)}
+.st-key-first_hour .stColumn button p{display:block;font-size:14px;line-height:1.35;position:relative;
+  padding:2px 0 2px 30px}
+.st-key-first_hour .stColumn strong{position:absolute;left:0;top:0;display:grid;place-items:center;width:22px;
+  height:22px;border-radius:50%;font-size:13px;color:#fff;background:light-dark(#0072B2,#1F6FA8)}
 .st-key-lesson_introduction p{font-size:17px;line-height:1.5;max-width:68ch}
 .st-key-first_hour{background:color-mix(in srgb,var(--st-primary-color,#0072B2) 5%,transparent)}
 </style>"""

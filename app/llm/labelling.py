@@ -36,7 +36,7 @@ CSS = """<style>
 @media (max-width:640px){.rl-choices{grid-template-columns:1fr}}
 .rl-choice{border:1px solid color-mix(in srgb,currentColor 18%,transparent);border-radius:10px;padding:9px 14px;
   min-height:48px;font-size:17px;line-height:1.5}
-.rl-choice b{opacity:.6;margin-right:.7rem}
+.rl-choice b{opacity:.72;margin-right:.7rem}
 .rl-choice code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:none;color:inherit;
   padding:0;overflow-wrap:anywhere;white-space:pre-wrap}
 </style>"""

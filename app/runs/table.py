@@ -30,7 +30,7 @@ MB = 1e6
 FRAME = 32  # pixels less within the frame of a group
 # The least and the most pixels of a column that is as wide as its texts; of the others all there is.
 TEXTS = {"state": (84, 98), "run": (110, 184), "algorithm": (84, 170), "task": (70, 124), "seed": (46, 76),
-         "metric": (66, 98), "last": (52, 84), "best": (52, 84), "step": (50, 72), "steps": (40, 72),
+         "metric": (66, 142), "last": (52, 84), "best": (52, 84), "step": (50, 72), "steps": (40, 72),
          "duration": (52, 80), "tags": (64, 150), "model": (64, 120)}
 FIXED = {"star": 30, "open": 36, "curve": 80, "when": 108, "size": 68, "note": 240}
 KEPT = {"algorithm": 136, "task": 74, "metric": 66, "run": 110}  # what is left of those that give room if need be

@@ -81,7 +81,7 @@ def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
     feeds = {row.id: _feed(store, row) for row in rows}
     runs = [_run(row, feeds[row.id]) for row in rows]
     return {"runs": runs, "together": _together(store, rows, feeds) if len(rows) > 1 else None,
-            "projector": asdict(BUTTON), "description": " ".join(each["description"] for each in runs)}
+            "projector": asdict(BUTTON), "description": "\n".join(each["description"] for each in runs)}
 
 
 def _feed(store: Store, row: RunRow) -> Feed:
@@ -334,12 +334,15 @@ def _table(table: Table, runs: Sequence[str]) -> str:
             *(f"at {wording.place(at)} {AXES[axis]}" for axis, at in table.equal.items()), "Time"]
     body = [[row.label, str(row.seeds), _mean(row.final), *(_mean(row.equal.get(axis)) for axis in table.equal),
              duration(row.seconds.mean) if row.seconds else "–"] for row in table.rows]
-    settings = [[naming.title(key), *(naming.written(key, value) if value is not None else "–" for value in values)]
-                for key, values in table.config.items() if key != "algorithm"]  # the labels say it
+    differing, some = ([[naming.title(key), *(naming.written(key, value) if value is not None else "–"
+                                              for value in values)]
+                        for key, values in part.items() if key != "algorithm"]  # the labels say it
+                       for part in table.config_parts)
+    groups = ["Setting", *(row.label for row in table.rows)]
     hues = [_hue(runs.index(row.runs[0])) for row in table.rows]
     return (_html(head, body, hues) + "".join(f"<p>{escape(clean(note))}</p>" for note in table.notes)
-            + (f"<h3>Settings that differ</h3>{_html(['Setting', *(row.label for row in table.rows)], settings)}"
-               if settings else ""))
+            + ("<h3>Settings that differ</h3>" if differing or some else "")
+            + (_html(groups, differing) if differing else "") + wording.folded(len(some), _html(groups, some)))
 
 
 def _mean(mean: Mean | None) -> str:

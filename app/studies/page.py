@@ -49,9 +49,9 @@ def _all() -> None:
     st.header("Studies", anchor=False)
     rows, kept = lab().store.sweep_runs()[::-1], recorded.read()
     counts = Counter(each.verdict for each in kept.values())
-    told = " ".join(f"{counts[key]} {picture.badge(key)}" for key in WORDS if counts[key])
-    st.html(f'{picture.CSS}<div class="rl-claim"><small>{html.escape(INTRO)}</small><small>Recorded: {told}</small>'
-            "</div>")
+    told = "".join(f"<span><b>{counts[key]}</b> {picture.badge(key)}</span>" for key in WORDS if counts[key])
+    st.html(f'{picture.CSS}<div class="rl-claim"><small>{html.escape(INTRO)}</small></div>'
+            f'<div class="rl-told">Recorded verdicts {told}</div>')
     scale_of = picture.scales((each for study in STUDIES.values() for each in study.deciding),
                               [each.findings for each in kept.values()])
     with listing.entries():
@@ -73,6 +73,7 @@ def _words(study: Study, kept: Recorded | None, runs: plan.Runs, scale_of: dict[
     more = "" if need is None else (f" · about {need.seeds} seeds would decide" if need.seeds else
                                     " · the difference is too small to decide")
     drawn = picture.glance(study, kept, scale_of) if kept else ""
-    return (f'<div class="rl-study"><div><b>{html.escape(study.title)}</b>{verdict}<br>{html.escape(study.claim)}<br>'
-            f'<span class="rl-muted">{html.escape(study.source)} · {count} runs{took}{more}{here}</span></div>'
+    return (f'<div class="rl-study"><div><b class="rl-title">{html.escape(study.title)}</b>{verdict}<br>'
+            f'{html.escape(study.claim)}<br><span class="rl-muted">{html.escape(study.source)} · {count} runs'
+            f'{took}{more}{here}</span></div>'
             f'<div class="rl-glance">{drawn}</div></div>')

@@ -29,6 +29,8 @@ CSS = """<style>
 .rl-here{color:light-dark(#0072B2,#4FA8E0)}.rl-kept{color:light-dark(#69727D,#9AA4AF)}
 .rl-claim{font-size:1.2rem;line-height:1.45;max-width:56rem;text-wrap:pretty}
 .rl-claim small{display:block;font-size:14px;opacity:.75;margin-top:4px}
+.rl-told{display:flex;flex-wrap:wrap;align-items:center;gap:4px 18px;font-size:14px;margin-top:6px}
+.rl-title{margin-right:6px}.rl-told b{margin-right:4px}
 .rl-forest{font-size:14px;line-height:1.4;font-variant-numeric:tabular-nums;margin-bottom:14px}
 .rl-forest h4{font-size:13px;font-weight:600;opacity:.72;margin:6px 0 2px;padding:0}
 .rl-row{display:grid;grid-template-columns:minmax(11rem,1.15fr) minmax(10rem,1.5fr) 12.5rem 7rem;column-gap:18px;

@@ -31,9 +31,9 @@ _SMALL = ("rewards", "pair", "old", "rate", "epochs", "leap", "along")
 # Where the page begins without a run.
 FREE: dict[str, Any] = {"beta": USUAL_BETA, "focus": FIRST, "shown": [FIRST], "a": 1.0, "rho": 1.4, "close": False,
                         "delta": 0.05, **{name: getattr(Place(), name) for name in _SMALL}}
-INTRO = ("A **surrogate** is maximised in place of the reward. It is a function of each token's ratio ρ = π/π_old (how "
-         "much likelier the token is now than when it was sampled) and of its advantage A (how much better than "
-         "expected it was). Drag ρ or ε.")
+INTRO = (r"A **surrogate** is maximised in place of the reward. It is a function of each token's ratio $\rho = "
+         r"\pi/\pi_{old}$ (how much likelier the token is now than when it was sampled) and of its advantage $A$ (how "
+         "much better than expected it was). Drag ρ or ε.")
 
 
 def page() -> None:

@@ -319,8 +319,8 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
     runs |= {run_id: _ghost(run_id, feed, named or {}, sent[run_id]) for run_id, feed in behind.items()}
     for feed in (own | behind).values():
         feed.sent = feed.last_step
-    return {"key": "+".join(runs), "awaited": not ended and not any(feed.steps for feed in own.values()),
-            "panels": panels(first.spec, own.values(), ended), "runs": runs,
+    return {"key": "+".join(runs), "panels": panels(first.spec, own.values(), ended), "runs": runs, "ended": ended,
+            "awaited": not ended and not any(feed.steps for feed in own.values()),
             "markers": [mark for run_id in own for mark in _markers(run_id, own)],
             "x": x, "axis": first.axes()[x].lower(), "smooth": smooth, "at": at, "unfolded": unfolded}
 

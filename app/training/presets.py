@@ -39,12 +39,11 @@ CSS = """
 .st-key-presets>div:has(.rl-chosen){border-color:light-dark(#0072B2,#4FA8E0);
   background:light-dark(#0072B212,#4FA8E01F)}
 .st-key-presets .stVerticalBlock{gap:0!important}
-.rl-preset{padding:6px 9px 7px}.rl-preset b{display:block;font-size:13.5px;font-weight:600;line-height:1.3;
-  white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.rl-preset{padding:6px 9px 7px}.rl-preset b{display:block;font-size:13.5px;font-weight:600;line-height:1.3}
 .rl-preset img{display:block;width:100%;height:34px;margin-top:4px}
 .rl-preset small{display:flex;flex-wrap:wrap;gap:0 8px;font-size:11.5px;line-height:1.3;margin-top:2px;opacity:.8}
 .rl-preset i{display:inline-block;width:9px;height:2px;margin-right:4px;vertical-align:3px}
-.st-key-presets .stElementContainer:has(.stButton){position:absolute!important;inset:0;width:100%!important}
+.st-key-presets .stElementContainer:not(:has(.stHtml)){position:absolute!important;inset:0;width:100%!important}
 .st-key-presets .stButton,.st-key-presets .stButton button{position:absolute;inset:0;width:100%;height:100%;opacity:0}
 .st-key-presets>div:has(button:focus-visible){outline:2px solid light-dark(#0072B2,#4FA8E0);outline-offset:1px}
 .rl-look{font-size:15px;line-height:1.45}.rl-look ol{margin:.3rem 0 0;padding-left:1.3rem}.rl-look li{margin:0 0 2px}

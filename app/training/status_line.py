@@ -113,13 +113,12 @@ def _waking(run: RunRow) -> str:
 
 def numbers(feed: Feed) -> list[dict[str, Any]]:
     """The tiles without their numbers, which the charts read off the row that they show. `first` is the metric's first
-    value, where it tells how training goes; `unit` is said where it is a new one."""
-    found, before = [], ""
+    value, where it tells how training goes; `unit` is one of those that need saying."""
+    found = []
     for metric in tiles(feed):
         first = feed.value(metric.key, first=True) if metric.about == "training" else None
         found.append({"key": metric.key, "label": metric.label, "digits": metric.digits,
-                      "unit": metric.unit if "/" in metric.unit and metric.unit != before else "",
+                      "unit": metric.unit if "/" in metric.unit else "",
                       "help": f"{metric.help} Unit: {metric.unit}." if metric.unit else metric.help,
                       "first": None if first is None else rounded(first)})
-        before = metric.unit
     return found

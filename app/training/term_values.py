@@ -60,7 +60,7 @@ def _annealed(row: Algorithm, values: Mapping[str, Value], steps: int, step: int
 
 def _beside(knob: Knob, values: Mapping[str, Value]) -> dict[str, str]:
     """A knob without a letter in the equation."""
-    return {"key": knob.key, "sign": symbol(knob.symbol), "label": knob.title, "now": _knob(knob, values),
+    return {"key": knob.key, "sign": symbol(knob.symbol), "label": knob.label, "now": _knob(knob, values),
             "knob": knob.key}
 
 

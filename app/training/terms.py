@@ -177,7 +177,7 @@ def _known(row: Algorithm) -> dict[str, Term]:
 
 def _of_knob(knob: Knob) -> Term:
     about, view = ACTS_ON.get(knob.key, ((), ""))
-    return Term(f"knob_{knob.key}", knob.title, knob.symbol, (knob.symbol,), about=about, view=view, knob=knob.key)
+    return Term(f"knob_{knob.key}", knob.label, knob.symbol, (knob.symbol,), about=about, view=view, knob=knob.key)
 
 
 def _pieces(latex: str, known: Mapping[str, Term]) -> Iterator[tuple[str, str]]:

@@ -33,7 +33,7 @@ def svg(ink: str, blue: str, orange: str, warning: str) -> str:
                      f'fill-opacity="{share}" stroke="{ink}" stroke-opacity=".25"/><text x="{x + 6}" y="161" class="m">'
                      f"{text}</text>" for text, x, wide, bad, share in TOKENS)
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 620 210" fill="{ink}" font-size="13"
-font-family="'Segoe UI',Helvetica,Arial,sans-serif">
+font-family="system-ui,'Segoe UI',Helvetica,Arial,sans-serif">
 <style>.m{{font:12.5px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}}.b{{font-weight:600}}</style>
 <rect x="1" y="30" width="176" height="150" {frame}/><text x="18" y="56" class="b" font-size="15">your trainer</text>
 {words}<text x="34" y="158" class="m b" fill="{blue}">run.log(…)</text>
@@ -46,6 +46,5 @@ font-family="'Segoe UI',Helvetica,Arial,sans-serif">
 <text x="398" y="94" font-size="11" opacity=".75">lr halved</text>
 <text x="484" y="26" class="b">By reward</text>{bars}
 <text x="294" y="134" class="b">Tokens by gradient</text>{tokens}
-<text x="294" y="194" fill="{warning}" class="b">Warning</text>
-<text x="346" y="194">Most groups give no gradient</text>
+<text x="294" y="194"><tspan fill="{warning}" class="b">Warning</tspan>  Most groups give no gradient</text>
 </svg>"""

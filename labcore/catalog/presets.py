@@ -163,7 +163,7 @@ _LLM = (
         "Dr. GRPO divides by a constant length for this reason; only this choice differs from Length bias."),
         "length", 'last(run, "completions/mean_length") < first(run, "completions/mean_length", 3) - 2', steps=30,
         knobs={**_LONG, "aggregation": "constant_length"}, beside="length_bias"),
-    Preset("distilled", "On-policy distillation", "A teacher grades every token, in place of a reward", (
+    Preset("distilled", "Distillation", "A teacher grades every token, in place of a reward", (
         "The KL to the teacher falls from 0.8 to about 0.1 nats per token.",
         "The reward rises from under 0.5 to about 0.75, although no update uses it.",
         "Click on a token in the microscope to see what the teacher would have written there."),
@@ -194,7 +194,7 @@ _LLM = (
         "The reward is lower than on-policy at the same number of updates, but higher per token."),
         "clip", 'mean(run, "clip_frac/region") > 0.01 and last(run, "reward", 2) < last(beside, "reward", 2)', steps=8,
         knobs={"updates_per_batch": 8}, beside="on_policy", lines=("reward",)),
-    Preset("old_samples", "Old samples, no ratio", "REINFORCE on batches that are 8 steps old", (
+    Preset("old_samples", "Old samples", "REINFORCE on batches that are 8 steps old", (
         "The reward collapses, although the same algorithm learns this task from fresh samples.",
         "The effective sample size falls: few tokens of a batch are still likely under the present policy.",
         "Run it beside Old samples, GSPO. Or set the staleness to 0 while the reward still rises."),

@@ -111,7 +111,7 @@ def test_the_numbers_are_those_of_the_step(feed):
     assert found["reward"]["now"] == "0.250", "the unit is its name"
     assert (found["ratio"]["now"], found["ratio"]["more"]) == ("1.50", ["Clipped 10 %"])
     assert (found["advantage"]["now"], found["advantage"]["more"]) == ("−0.70 to 0.70", ["Zero-variance groups 50 %"])
-    assert {each["label"]: each["now"] for each in shown(feed, 3, None)[0]["beside"]}["Learning rate η"] == "0.0007"
+    assert {each["label"]: each["now"] for each in shown(feed, 3, None)[0]["beside"]}["Learning rate"] == "0.0007"
 
 
 def test_a_knob_that_is_annealed_is_shown_as_the_updates_had_it():

@@ -37,7 +37,7 @@ def test_all_others_are_numbers_and_no_mark():
     assert max(max(trace.x) for trace in drawn.data) < 0.1 < rest["policy"]
     said, = [each.text for each in drawn.layout.annotations if "other" in each.text]
     assert said == others(rest) == f"The other 9,007 together: π {rest['policy']:.2f}, " \
-                                   f"π_ref {rest['reference']:.2f}, π* {rest['optimum']:.2f}"
+                                   f"π<sub>ref</sub> {rest['reference']:.2f}, π* {rest['optimum']:.2f}"
     assert others({"count": 0, "policy": 0.0}) == "These are all completions."
 
 

@@ -68,7 +68,7 @@ def of_logprobs(text, before, after, **more):
 
 
 @pytest.mark.parametrize("before, after, said", [
-    (-255.0, -1400.0, "falls from log-prob −255.0 to −1,400.0"), (-1400.0, -255.0, "rises from log-prob −1,400.0 to"),
+    (-255.0, -1400.0, "falls from log-prob −255 to −1,400"), (-1400.0, -255.0, "rises from log-prob −1,400 to"),
     (-9.0, -8.0, "rises from log-prob −9.0 to −8.0"), (-9.0, -9.01, "stays at log-prob −9.0"),
     (-0.5, -255.0, "falls from 61 % to <0.1 %"), (-5e-5, -1e-5, "stays at >99.9 %"), (-0.7, -0.7, "stays at 50 %")])
 @pytest.mark.parametrize("wrong", [0.9, 1e-9])

@@ -236,7 +236,7 @@ def test_pictures_follow_the_hand_and_the_keys(page: Page, server: Server) -> No
         done(document.querySelector('[aria-label^="Mean m of p"]').getAttribute("aria-valuetext")))))""")
     page.mouse.up()
     assert float(drawn.split()[1].strip(",")) > 1.5
-    expect(page.locator(".rl-f-wrong", has_text="π / π_ref").first).to_be_visible()
+    expect(page.locator(".rl-f-wrong", has_text="π / πref").first).to_be_visible()
 
     size = page.locator(".rl-f-numbers > div", has_text="Effective samples").first
     said = page.locator(".rl-f-live").first

@@ -193,7 +193,7 @@ def test_keys_move_what_can_be_grabbed_and_the_link_opens_it_again(page: Page, s
     ratio = page.get_by_role("slider", name="Ratio ρ, A > 0")
     ratio.focus()
     ratio.press("Home")
-    expect(words.nth(0)).to_contain_text("below 1 − ε_low")
+    expect(words.nth(0)).to_contain_text("below 1 − εlow")
     expect(page.locator(".rl-f-live")).to_contain_text("below 1 − ε_low", timeout=SLOW)
     page.wait_for_url(re.compile("rho=0"), timeout=SLOW)
     policy = page.get_by_role("slider", name=re.compile("^Old policy"))

@@ -6,7 +6,7 @@ const inParts = (...made) => (picture) => {
     picture.root.append(el("h4", {}, title));
     const { draw } = build(picture), words = el("p", { class: "rl-f-words" });
     picture.root.append(words);
-    return () => { words.textContent = draw(); return words.textContent; };
+    return () => { const said = draw(); reword(words, said); return said; };
   });
   return { draw() {
     say(picture, parts.map((draw) => draw()).join(" "));

@@ -6,13 +6,25 @@
 const pictures = new WeakMap();
 const CALM = 250; // ms without a change after which a picture takes its time: more draws, and words for screen readers
 
-// An HTML element with attributes and children (elements or texts).
+// An HTML element with attributes and children (elements or texts, which may have subscripts).
 function el(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
+  made.append(...children.flatMap((child) => (child instanceof Node ? child : lettered(child))));
   return made;
 }
+
+// A text in parts; `low` makes one of what is subscript to a Greek letter, as in π_old. Tokens may have any other "_".
+const subscripts = (text, low) => String(text).split(/(?<=[α-ω])_([a-z]+)/).map((part, i) => (i % 2 ? low(part) : part));
+
+const lettered = (words) => subscripts(words, (part) => {
+  const low = document.createElement("sub");
+  low.textContent = part;
+  return low;
+});
+
+// Put words in the place of what is in an element.
+const reword = (node, words) => node.replaceChildren(...lettered(words));
 
 // `update` of a component. `build(picture)` makes what stays and returns { draw, receive }: `draw` shows what the
 // picture is by now, `receive` (if it is there) takes newer data of the server.
@@ -65,10 +77,11 @@ function rest(picture) {
   clearTimeout(picture.calm);
   picture.busy = false;
   redraw(picture);
-  picture.calm = setTimeout(() => { picture.live.textContent = picture.words.textContent; }, CALM);
+  picture.calm = setTimeout(() => { picture.live.textContent = picture.said; }, CALM);
 }
 
 // What the picture shows, in a sentence or two: seen at once, and read out by screen readers when the hand rests.
 function say(picture, words) {
-  picture.words.textContent = words;
+  picture.said = words;
+  reword(picture.words, words);
 }

@@ -5,9 +5,13 @@ const SVG = "http://www.w3.org/2000/svg";
 function shape(name, attributes = {}, ...children) {
   const made = document.createElementNS(SVG, name);
   set(made, attributes);
-  made.append(...children);
+  made.append(...children.flatMap((child) => (child instanceof Node ? child : lowered(child))));
   return made;
 }
+
+// Letters of an SVG with their subscripts, after which the line is back at its height.
+const lowered = (words) => subscripts(words, (part) => shape("tspan", { dy: 3, "font-size": "80%" }, part))
+  .map((part, i) => (i && typeof part === "string" && part ? shape("tspan", { dy: -3 }, part) : part));
 
 function set(node, attributes) {
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -71,7 +75,7 @@ function plot(picture, parent, { title = "", height = 230, left = 46, right = 12
     return { x: one.x.invert(event.clientX - box.left), y: one.y.invert(event.clientY - box.top) };
   };
   one.call = (words) => {
-    caption.textContent = words;
+    reword(caption, words);
     svg.setAttribute("aria-label", words);
   };
   return one;

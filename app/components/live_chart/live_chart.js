@@ -61,7 +61,7 @@ function boxOf(key) {
   box.innerHTML = `<figcaption><span class="rl-name"></span><output></output></figcaption>` +
     `<div class="rl-stage"><div class="rl-plot" role="img"></div>` +
     `<div class="rl-over"><i class="rl-cursor" hidden></i><div class="rl-line-names"></div></div>` +
-    `<div class="rl-none">No values yet</div></div>`;
+    `<div class="rl-none"></div></div>`;
   return box;
 }
 
@@ -146,6 +146,7 @@ function refresh(chart) {
     panel.lines.forEach((line) => fill(chart, line));
     panel.waits = linesOf(panel).every((line) => !line.x.length || chart.runs[line.run].ghost);
     panel.none.hidden = !panel.waits;
+    panel.none.textContent = chart.over ? "No values" : "No values yet";
     waits = reachOf(chart, panel) || waits;
     panel.labels = endingsOf(chart, panel);
     Object.assign(panel, { made, marks, changed: true, endings: panel.labels.map(({ text }) => text),
@@ -182,7 +183,7 @@ export async function update(component) {
   if (chart.x !== data.x) Object.assign(chart, { xmax: undefined, scene: Object.assign(chart.scene, { zoom: null }) });
   Object.assign(chart, { trigger: setTriggerValue, markers: data.markers, x: data.x, axis: data.axis,
     smooth: data.smooth, theme: theme(parentElement), goal: data.goal, status: data.status,
-    tiles: data.tiles });
+    tiles: data.tiles, over: data.ended });
   takeStep(chart, data.at);
   arrange(chart, data.panels);
   if (chart.unfolded !== data.unfolded) unfold(chart, data.unfolded);

@@ -21,7 +21,7 @@ function saidOf(chart, run, { key, before, after, rate, digits }) {
 function tileOf(chart, run, { key, label, unit, help, digits, first }) {
   const value = rowAt(chart, run, key)?.[3][key];
   const moved = first !== null && value !== undefined && value !== first;
-  return { help, name: `${label} ${unit}`.trim(), value: format(value, digits),
+  return { help, name: label, value: format(value, digits), unit: value === undefined ? "" : unit,
     moved: moved ? `${signed(value - first, digits)} since start` : "" };
 }
 

@@ -9,6 +9,7 @@ const ARROW_WORDS = ["up", "right", "down", "left"];
 const KINDS = { ".": "free", "#": "wall", S: "start", G: "goal", T: "trap", R: "reward cell" };
 const PAYING = "GTR", ENDS = "GT";
 const LARGEST = 132; // pixels: the side of a cell in a small maze
+const TALLEST = 560, BELOW = 160; // pixels: of the board, and of what stands below it on the first screen
 const HEAD = 16, LEFT = 22; // pixels for the numbers of the columns and rows
 const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b",
   "#fde725"];

@@ -55,8 +55,17 @@ function read(board) {
     { sign, pay: PAYING.includes(sign) ? rewards.shift() : null }));
 }
 
+// On the page, where charts are beside it, a tall window has room for larger cells above the player and the scrubber.
+function heightOf({ root, data }) {
+  const page = root.closest(".stMain");
+  if (!page) return data.height;
+  const top = root.getBoundingClientRect().top + page.scrollTop;
+  const room = 20 * Math.floor((window.innerHeight - top - BELOW) / 20); // in steps, so that it seldom changes
+  return Math.max(data.height, Math.min(TALLEST, room));
+}
+
 function measure(board) {
-  const wide = board.root.clientWidth - LEFT - 2, high = board.data.height - HEAD - 2;
+  const wide = board.root.clientWidth - LEFT - 2, high = heightOf(board) - HEAD - 2;
   board.side = Math.max(6, Math.floor(Math.min(wide / board.columns, high / board.rows, LARGEST)));
   const width = LEFT + board.side * board.columns + 2, height = HEAD + board.side * board.rows + 2;
   const ratio = window.devicePixelRatio || 1;

@@ -44,7 +44,7 @@ const ownOf = ({ tokens, observed }) => tokens.length - (observed ?? []).filter(
 const ratioOf = (answer, place) => answer.logprobs[place] - answer.base_logprobs[place];
 
 function numbers(answer, place) {
-  return `log π ${format(answer.logprobs[place], 2)}, log π_base ${format(answer.base_logprobs[place], 2)}: ` +
+  return `log π ${format(answer.logprobs[place], 2)}, base ${format(answer.base_logprobs[place], 2)}: ` +
     `${signed(ratioOf(answer, place))} nats`;
 }
 
@@ -147,11 +147,11 @@ function cell(view, column, answer) {
   const whole = answer.logprob - answer.base_logprob;
   line.append(letter(column, view.dark), verdict(answer, view.data.check));
   if (answer.reward !== null && answer.reward % 1) line.append(make("span", `reward ${format(answer.reward, 2)}`));
-  line.append(make("span", `log π ${format(answer.logprob, 2)}`), make("span", `log π/π_base ${signed(whole)}`),
+  line.append(make("span", `log π ${format(answer.logprob, 2)}`), make("span", `log-ratio to the base ${signed(whole)}`),
     make("span", `${ownOf(answer)} ${ownOf(answer) === 1 ? "token" : "tokens"}` +
       (answer.truncated ? ", cut" : "")));
   line.lastChild.title = answer.truncated ? "Cut at the length limit." : "The end token counts as one.";
-  line.children[line.children.length - 2].title = "log π/π_base of the whole answer, nats";
+  line.children[line.children.length - 2].title = "Log-ratio of the whole answer: log π − log π of the base, in nats";
   const chips = make("div", undefined, "rl-chips");
   chips.setAttribute("role", "group");
   chips.setAttribute("aria-label", `${column.letter}, ${column.title}: ${answer.text}`);
@@ -178,7 +178,7 @@ function legend(view) {
   scale.setAttribute("role", "img");
   scale.setAttribute("aria-label", `colours from ${format(-reach, 1)} to ${format(reach, 1)} nats`);
   line.append(make("span", `${format(-reach, 1)}`), scale, make("span", `+${format(reach, 1)} nats`),
-    make("small", "log π/π_base of each token: blue: likelier than under the base; orange: less likely"));
+    make("small", "log-ratio of each token to the base. Blue: likelier than under the base. Orange: less likely."));
   return line;
 }
 

@@ -47,13 +47,13 @@ function release(root) {
 function newTile() {
   const made = document.createElement("div");
   made.className = "rl-tile";
-  made.append(...["span", "b", "em"].map((name) => document.createElement(name)));
+  made.append(...["span", "b", "i", "em"].map((name) => document.createElement(name)));
   return made;
 }
 
-function drawTile(box, { help, name, value, moved }) {
+function drawTile(box, { help, name, value, unit, moved }) {
   box.title = help;
-  [name, value, moved].forEach((text, place) => {
+  [name, value, unit, moved].forEach((text, place) => {
     if (box.children[place].textContent !== text) box.children[place].textContent = text;
   });
 }

@@ -105,7 +105,7 @@ function drawLine(picture, gains, kls, found) {
 
 function stepTable(picture, parent) {
   const body = el("tbody"), node = el("table", { class: "rl-f-table rl-su-table" }, el("thead"), body), rows = new Map();
-  node.tHead.innerHTML = "<tr><th>Step from π_old</th><th>J after the step</th><th>true gain</th><th>KL, nats/token</th><th>within δ</th><th>π: A, B, C</th></tr>";
+  node.tHead.innerHTML = "<tr><th>Step from π<sub>old</sub></th><th>J after the step</th><th>true gain</th><th>KL, nats/token</th><th>within δ</th><th>π: A, B, C</th></tr>";
   parent.append(el("div", { class: "rl-f-scroll" }, node));
   const rowOf = (key) => {
     const cells = Array.from({ length: 5 }, () => el("td"));
@@ -141,6 +141,6 @@ function stepWords({ now }, found, place) {
   `PPO after ${now.epochs} epochs gains ${signed(ppo.gain)} at KL ${at3(ppo.kl)}${ppo.kl > now.delta ? `, outside the region: the clip bounds the ratios it is pushed through, not the KL` : ""}.`,
   `One large step along the plain gradient ${large.gain < 0 ? "loses" : "gains"} ${at3(Math.abs(large.gain))} at KL ${at3(large.kl)}.`,
   now.pair === 0 ? "With w = 0 the second token's reward does not depend on the first: J is exactly L^CPI." : "L^CPI keeps the first tokens of π_old: the further the step, the more it misses J."];
-  place.textContent = words.join(" ");
+  reword(place, words.join(" "));
   return place.textContent;
 }

@@ -45,8 +45,9 @@ function panel(picture, parent, sign) {
     if (anew) drawCurves(advantage, range);
     hand(advantage);
     edges.forEach((edge) => edge());
-    said.textContent = branchWords(now.focus, Math.max(now.rho, 1e-4), advantage, now);
-    return `${titleOf(now.focus)} at ρ = ${inShort(now.rho)}, A = ${sized(advantage)}: ${said.textContent}`;
+    const branch = branchWords(now.focus, Math.max(now.rho, 1e-4), advantage, now);
+    reword(said, branch);
+    return `${titleOf(now.focus)} at ρ = ${inShort(now.rho)}, A = ${sized(advantage)}: ${branch}`;
   } };
 
   function drawCurves(advantage, range) {
@@ -87,7 +88,8 @@ function shade(chart, from, to) {
   if (right <= left) return;
   const [a, b] = [chart.x(left), chart.x(right)];
   draw(chart, "rect", { class: "rl-su-dead", x: a, width: b - a, y: chart.top, height: chart.height - chart.bottom - chart.top });
-  if (b - a > 70) note(chart, (a + b) / 2, chart.top + 13, "gradient 0", { class: "rl-f-unit", "text-anchor": "middle" });
+  const floor = chart.height - chart.bottom, near = Math.abs(chart.y(0) - chart.top - 9) < 16; // a line at 0 is no ground for words
+  if (b - a > 70) note(chart, (a + b) / 2, near ? floor - 8 : chart.top + 13, "gradient 0", { class: "rl-f-unit", "text-anchor": "middle" });
 }
 
 function upright(chart, ratio, name) {
@@ -144,7 +146,7 @@ function edgeHand(picture, chart, [name, label, sign]) {
     const x = chart.x(at);
     set(mark, { d: `M${x - 7} ${y - 3}h14l-7 11z` });
     set(words, { x, y: y - 7 });
-    words.textContent = isDual ? label : `${from} ${sign > 0 ? "+" : "−"} ${called()}`;
+    words.replaceChildren(...lowered(isDual ? label : `${from} ${sign > 0 ? "+" : "−"} ${called()}`));
     set(hit, { x: x - 17, y: y - 14 });
     announce();
   };

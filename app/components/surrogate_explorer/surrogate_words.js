@@ -5,12 +5,12 @@ const at3 = (value) => (Number.isFinite(value) ? (Math.abs(value) < 5e-4 ? 0 : v
 // Where the ratio is, and what follows, of a surrogate that is constant beyond `low` or `high`, called by `names`. `bound`
 // is that of negative advantages, `unbounded` why the gradient lives on the other side.
 function clipWords(ratio, advantage, dead, { low, high, names, bound, unbounded }) {
-  const isDead = advantage !== 0 && inside(ratio, dead), alive = `The gradient is ρA = ${at3(ratio * advantage)}`;
+  const isDead = advantage !== 0 && inside(ratio, dead), alive = `The gradient is ρA = ${inShort(ratio * advantage)}`;
   if (advantage < 0 && isDead && ratio > high) {
-    return `ρ is above the bound of negative advantages (${at3(bound)}): the surrogate stays constant, gradient 0.`;
+    return `ρ is above the bound of negative advantages (${inShort(bound)}): the surrogate stays constant, gradient 0.`;
   }
   if (isDead) {
-    const edge = advantage > 0 ? `above ${names[1]} = ${at3(high)}` : `below ${names[0]} = ${at3(low)}`;
+    const edge = advantage > 0 ? `above ${names[1]} = ${inShort(high)}` : `below ${names[0]} = ${inShort(low)}`;
     return `ρ is ${edge}: the clipped term is active, a constant. Gradient 0: the token is not pushed ${advantage > 0
       ? "up" : "down"} any further.`;
   }

@@ -7,7 +7,7 @@ their settings apart.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import combinations
 from typing import Any
 
@@ -33,6 +33,8 @@ from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError, listed
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.traces import AXES, Trace, metric_of
+
+NO_KNOBS = {CHANGED, *(field.name for field in fields(RunSpec))}  # of a group's settings
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,14 @@ class Table:
     leaders: Mapping[str, tuple[str, tuple[str, ...]]]
     verdicts: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def config_parts(self) -> tuple[dict[str, tuple[Any, ...]], dict[str, tuple[Any, ...]]]:
+        """`config` in two parts: what differs between groups that have it, and knobs that only some groups have."""
+        differs = {key for key, values in self.config.items() if key in NO_KNOBS
+                   or len({str(value) for value in values if value is not None}) > 1}
+        return ({key: values for key, values in self.config.items() if key in differs},
+                {key: values for key, values in self.config.items() if key not in differs})
 
     @property
     def spent(self) -> budget.Spent:

@@ -121,6 +121,8 @@ def test_the_settings_that_differ_and_only_they():
     config = of(a, b).config
     assert config["algorithm"] == ("grpo", "ppo") and config["group_size"] == (8, 1)
     assert config["gae_lambda"] == (None, 0.95)  # only one of them has it
+    differing, some = of(a, b).config_parts
+    assert "group_size" in differing and "gae_lambda" in some and {**differing, **some} == config
     assert not {"task", "model", "temperature", "seed", "steps"} & set(config)
     assert of(a).config == {}
 
@@ -130,6 +132,7 @@ def test_a_knob_changed_mid_run_is_another_setting():
     plain, moved = tools.stored(store, [1] * 3), tools.stored(store, [2] * 3, seed=1, changes=[(1, "beta", 0.5)])
     got = of(plain, moved)
     assert len(got.rows) == 2 and got.config == {"changed mid-run": (None, [("beta", 0.5, 1)])}
+    assert got.config_parts == (got.config, {}), "a change is no knob that only some have"
     assert got.to_json()["config"] == {"changed mid-run": [None, "beta=0.5 after step 1"]}
     assert got.rows[1].label == "GRPO (knobs changed)"
     other = tools.stored(store, [2] * 3, beta=0.3, changes=[(1, "clip_low", 0.3)])

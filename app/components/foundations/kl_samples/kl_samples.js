@@ -63,7 +63,7 @@ function showTable(node, all, exact, draws) {
   const rows = all.map(({ name, words, here, truth }) => {
     const cells = [here.mean, truth.mean, truth.mean - exact, here.deviation, truth.deviation].map((each, i) =>
       `<td>${i === 2 && Math.abs(each) < 1e-9 ? "0" : fixed(each, 3)}</td>`).join("");
-    return `<tr><th${name === "upside_down" ? ' class="rl-f-wrong"' : ""}>${words}</th>${cells}</tr>`;
+    return `<tr><th${name === "upside_down" ? ' class="rl-f-wrong"' : ""}>${el("i", {}, words).innerHTML}</th>${cells}</tr>`;
   });
   node.innerHTML = `<table class="rl-f-table"><caption>All in nats. Spread: the standard deviation of the estimates.</caption>`
     + `<thead><tr>${head.map((each) => `<th>${each}</th>`).join("")}</tr></thead><tbody>${rows.join("")}</tbody></table>`;
