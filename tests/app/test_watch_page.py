@@ -184,6 +184,26 @@ def test_the_sampler_is_compared_with_the_trainer_if_both_were_sent(lab, page, t
     assert not scatter.dots(files.newest(alone, "samples", 99))
 
 
+@pytest.mark.parametrize("more", [{}, {"rewards": {"reward": [0.7, 0.2]}}, {
+    "rewards": {"reward": [0.7, 0.2]}, "tokens": [["4"], ["5"]], "logprobs": [[-0.5], [-1.5]],
+    "ref_logprobs": [[-0.7], [-1.0]]}])
+def test_pairs_that_were_sent_are_shown_as_pairs(lab, page, more):
+    run = Watch("dpo", tool="TRL", config={"trainer": "DPOTrainer"})
+    run.log(1, {"loss": 0.5})
+    run.rollouts(1, ["2 + 2 = "], ["4", "5"], pairs=True, **more)
+    run.finish()
+    Watcher(lab.store).look()
+    test = page("watch", run=lab.store.runs(kind=WATCH.key, limit=1)[0].id)
+    shelf = mounted(test, "kinds")
+    assert shelf["kinds"] == [["pairs", "Pairs", 1]]
+    assert [row["role"] for row in shelf["cards"][0]["rows"]] == ["chosen", "rejected"]
+    assert shelf["cards"][0]["facts"] == ("margin 0.50" if "rewards" in more else "")
+    strip = mounted(test, "asked")
+    assert [row["text"] for row in strip["rows"] if not row["rest"]] == ["4", "5"]
+    assert ("The margin is" in strip["sentence"]) == ("rewards" in more)
+    assert not [each for each in test.tabs if each.label == "Judge again"], "they have no rewards of a reward function"
+
+
 def test_a_run_without_a_line_waits_and_a_silent_run_shows_for_how_long(lab, page):
     run = Watch("mine", tool="OpenRLHF")
     run.event(None, "hello")
