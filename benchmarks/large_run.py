@@ -55,8 +55,8 @@ def write_rows(store: Store, run_id: str, count: int, metrics: int) -> None:
 
 
 def write_completions(run_id: str, count: int, steps: int) -> set[str]:
-    """Completions of LENGTH tokens with their numbers, PER_STEP for a step and over all steps of the run, through what a
-    worker writes them with. Returns the sentences that a worker would log."""
+    """Completions of LENGTH tokens with their numbers, PER_STEP for a step and over all steps of the run, written as a
+    worker writes them. Returns the sentences that a worker would log."""
     rng, pictures, said = np.random.default_rng(1), Pictures(run_folder(run_id) / "samples"), set()
     words, batches = np.array([f" w{number}" for number in range(30_000)]), count // PER_STEP
 

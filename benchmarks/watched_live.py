@@ -94,7 +94,7 @@ def stored(store: Store, home: Path) -> int:
         there = [each.step for each in store.steps_after(row.id)]
         whole = there == [*range(1, len(there) + 1)]
         notes = [each.payload["text"] for each in store.events_after(row.id) if each.payload.get("text")]
-        print(f"{row.spec.task}, {row.state}: {sent:,} rows sent, {len(there):,} stored{'' if whole else ', WITH GAPS'}",
+        print(f"{row.spec.task}, {row.state}: {sent:,} rows sent, {len(there):,} stored" + ", WITH GAPS" * (not whole),
               *notes, sep="\n    ", flush=True)
         lost += sent - len(there)
     return lost

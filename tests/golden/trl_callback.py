@@ -5,8 +5,8 @@ Run it where TRL is installed beside the lab (`pip install trl==1.16.0`):
     python -m tests.golden.trl_callback
 
 Each trainer has its settings, the events of its callbacks, and of those that sample what two of their methods get and
-return: the completions of a generation with TRL's own log of it, and each pass of the model for log-probs. Of those that
-learn preferences it has the batches of the loss, and each pass of a model in it.
+return: the completions of a generation with TRL's own log of it, and each pass of the model for log-probs. Of those
+that learn preferences it has the batches of the loss, and each pass of a model in it.
 """
 
 from __future__ import annotations

@@ -57,9 +57,10 @@ class LabCallback:
 
     `name` is the run's name in the lab. `home` is the folder of a lab on this machine (default: RL_LAB_HOME); `url` and
     `token` belong to a lab on another one. The callback sends one of `every` generations, with the tokens of its first
-    `completions` completions; of a trainer that learns from given texts, so many texts of one of `every` steps. With `stop` the training stops when an alert of the lab asks for it; otherwise the lab
-    cannot change the training. `trainer` is needed only if other code than the trainer calls the callback. `config` are
-    settings beside those of the trainer.
+    `completions` completions; of a trainer that learns from given texts, so many texts of one of `every` steps. With
+    `stop` the training stops when an alert of the lab asks for it; otherwise the lab cannot change the training.
+    `trainer` is needed only if other code than the trainer calls the callback. `config` are settings beside those of
+    the trainer.
     """
 
     def __init__(self, name: str = "", *, home: str | None = None, url: str | None = None, token: str | None = None,

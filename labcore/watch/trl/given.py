@@ -47,8 +47,8 @@ class Given:
         self._trainer, self._made, self._next = trainer, None, 0.0
         self._wrapped.put(trainer, LOSS, self._losing)
         return (f"Sent with a step: prompts and completions of its first micro-batch, at most {self._most}, with their "
-                "implicit rewards and the log-probs of their tokens under the policy and the reference model. Steps are "
-                "skipped if it takes more than 1 % of the time.")
+                "implicit rewards and the log-probs of their tokens under the policy and the reference model. Steps "
+                "are skipped if it takes more than 1 % of the time.")
 
     def detach(self) -> None:
         """Restore the trainer."""

@@ -11,8 +11,8 @@ from labcore.catalog.llm.models import MODELS
 from labcore.catalog.metrics import METRICS
 from labcore.llm.nets.model import build, save
 from labcore.watch.trl import LabCallback, rollouts
-from labcore.watch.trl.given import LOSS
 from labcore.watch.trl.callback import SETTINGS, STATE
+from labcore.watch.trl.given import LOSS
 from tests.golden import trl_callback
 from tests.watch.trl import fake
 from tests.watch.trl.fake import FakeWatch, recorded
