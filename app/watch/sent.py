@@ -34,7 +34,7 @@ def missing(samples: Mapping[str, Any], credited: bool = True) -> str:
     """Return a sentence about data that the completions of a step lack; empty if nothing is missing. `credited`: the
     algorithm may have advantages."""
     there = [each for group in samples.get("groups") or () for each in group["completions"]]
-    return " ".join(filter(None, (_of_completions(there, credited), _of_tokens(there)))) if there else ""
+    return " ".join(filter(None, (_of_completions(there, credited), _of_tokens(there, credited)))) if there else ""
 
 
 def _of_completions(there: list[Mapping[str, Any]], credited: bool) -> str:
@@ -47,13 +47,14 @@ def _of_completions(there: list[Mapping[str, Any]], credited: bool) -> str:
                                   "update reinforced.")
 
 
-def _of_tokens(there: list[Mapping[str, Any]]) -> str:
+def _of_tokens(there: list[Mapping[str, Any]], credited: bool) -> str:
     if not any(each.get(TOKENS) for each in there):
         return "It sent no tokens, so per-token values are not available." if not any(
             each.get(LOGPROBS) for each in there) else "It sent no token texts, so completions are shown whole."
     if not any(each.get(LOGPROBS) for each in there):
         return "It sent no log-probs, so the probability, ratio and KL of each token are not available."
-    lacks = [(what, unknown) for key, what, unknown in _BY_TOKEN if not any(each.get(key) for each in there)]
+    lacks = [(what, unknown) for key, what, unknown in _BY_TOKEN if not any(each.get(key) for each in there)
+             and (credited or key != "old_logprobs")]  # texts that were given have no old policy
     if not lacks:
         return ""
     unknown = [each for _, each in lacks]

@@ -185,6 +185,8 @@ def test_the_sampler_is_compared_with_the_trainer_if_both_were_sent(lab, page, t
 
 
 @pytest.mark.parametrize("more", [{}, {"rewards": {"reward": [0.7, 0.2]}}, {
+    "rewards": {"reward": [0, 0]}, "tokens": [["4"], ["5"]], "logprobs": [[-0.5], [-1.5]],
+    "ref_logprobs": [[-0.5], [-1.5]]}, {
     "rewards": {"reward": [0.7, 0.2]}, "tokens": [["4"], ["5"]], "logprobs": [[-0.5], [-1.5]],
     "ref_logprobs": [[-0.7], [-1.0]]}])
 def test_pairs_that_were_sent_are_shown_as_pairs(lab, page, more):
@@ -197,7 +199,8 @@ def test_pairs_that_were_sent_are_shown_as_pairs(lab, page, more):
     shelf = mounted(test, "kinds")
     assert shelf["kinds"] == [["pairs", "Pairs", 1]]
     assert [row["role"] for row in shelf["cards"][0]["rows"]] == ["chosen", "rejected"]
-    assert shelf["cards"][0]["facts"] == ("margin 0.50" if "rewards" in more else "")
+    rewards = more.get("rewards", {}).get("reward")
+    assert shelf["cards"][0]["facts"] == ("margin 0.50" if rewards == [0.7, 0.2] else "margin 0" if rewards else "")
     strip = mounted(test, "asked")
     assert [row["text"] for row in strip["rows"] if not row["rest"]] == ["4", "5"]
     assert ("The margin is" in strip["sentence"]) == ("rewards" in more)

@@ -276,7 +276,7 @@ def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
     if "own_answer" in pair:
         found.append(Line("Task's answer", "log π(y_a)", "", "", f"{plain(pair['own_answer']['logprob'])} nats",
                           f"{pair['own_answer']['text'][:LONGEST_ANSWER]}: learnt beside both sides", ("logprob",)))
-    if len(gained) < 2 or pair["margin"] is None or not agrees(beta * (gained[0] - gained[1]), pair["margin"]):
+    if len(gained) < 2 or pair["margin"] is None or "beta" not in knobs or not agrees(beta * (gained[0] - gained[1]), pair["margin"]):
         return found
     margin = pair["margin"]
     found.append(Line("Margin", "β(c − r)", "", f"{plain(beta)} × ({less(*gained)})", plain(margin), "", (

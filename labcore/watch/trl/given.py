@@ -24,7 +24,7 @@ class Given:
     """The pairs, or the labelled completions, of a step's first micro-batch.
 
     Those of one of `every` steps are sent, at most `most` completions, and so seldom that it costs less than 1 % of the
-    time. Errors are passed to `failed`, never to the trainer.
+    time; at the end those of the last step. Errors are passed to `failed`, never to the trainer.
     """
 
     tokens, attached = 0, False  # the trainer counts its tokens itself
@@ -33,8 +33,8 @@ class Given:
         self._every, self._most, self._failed = max(every, 1), most, failed
         self._trainer: Any = None
         self._wrapped = Wrapped()
-        self._made: dict[str, Any] | None = None  # the batch of the step, and columns of log-probs (B, T)
-        self._next = 0.0  # time from which texts are collected again
+        self._made: dict[str, Any] | None = None  # the batch of a step, and columns of log-probs (B, T)
+        self._next = 0.0  # time from which texts are sent again
         self._texts: dict[int, str] = {}  # of a token id
 
     @staticmethod
@@ -66,18 +66,18 @@ class Given:
         return wrapped
 
     def _due(self) -> bool:
+        """True in the first micro-batch of a step, if its texts may be sent."""
         step = self._trainer.state.global_step
-        return self._made is None and step % self._every == 0 and time.monotonic() >= self._next
+        return step % self._every == 0 and (self._made is None or self._made["step"] != step + 1)
 
     @contextmanager
     def _listening(self, inputs: Any) -> Iterator[None]:
         """Read the outputs of the policy and of the reference model for a batch."""
         hooks: list[Any] = []
         try:
-            self._made = {"inputs": dict(inputs), "columns": {}}
-            models = {id(each): each for each in (self._trainer.model, getattr(self._trainer, "ref_model", None))
-                      if hasattr(each, "register_forward_hook")}
-            hooks += [each.register_forward_hook(self._heard, with_kwargs=True) for each in models.values()]
+            self._made = {"step": self._trainer.state.global_step + 1, "inputs": dict(inputs), "columns": {}}
+            models: list[Any] = [self._trainer.model, getattr(self._trainer, "ref_model", None)]
+            hooks += [each.register_forward_hook(self._heard, with_kwargs=True) for each in models if each is not None]
         except Exception as error:
             self._failed("reading the batch", error)
         try:
@@ -104,11 +104,11 @@ class Given:
     # ------------------------------------------------------------ sending
 
     def send(self, run: Any, step: int, ended: bool = False) -> None:
-        """Send the texts of the step that ended."""
-        made, self._made = self._made, None
-        if made is None or ended:
+        """Send the texts of the step that ended, or when the run has `ended` those of its last step."""
+        made, begun = self._made, time.monotonic()
+        if made is None or (begun < self._next and not ended):
             return
-        begun = time.monotonic()
+        self._made = None
         inputs, rows = made["inputs"], self._rows(made["inputs"])
         ids, masks, there = (inputs[name][rows].tolist() for name in ("input_ids", "completion_mask", "attention_mask"))
         answers = [[each for each, counts in zip(row, mask, strict=True) if counts]
@@ -120,7 +120,7 @@ class Given:
                    for name, values in made["columns"].items()}
         paired = "label" not in inputs
         prompts = prompts[::2] if paired else prompts
-        run.rollouts(step, group=2 if paired else 1, prompts=[self._tokenizer.decode(each) for each in prompts],
+        run.rollouts(made["step"], group=2 if paired else 1, prompts=[self._tokenizer.decode(each) for each in prompts],
                      completions=[self._tokenizer.decode(each, skip_special_tokens=True) for each in answers],
                      rewards=self._rewards(inputs, rows, columns), pairs=paired,
                      tokens=[written(self._tokenizer, each, self._texts) for each in answers], **columns)
