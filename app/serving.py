@@ -23,12 +23,13 @@ from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from streamlit import runtime
+from streamlit import delta_generator, runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app import lab
 from app.page_list import PAGES
 from labcore.errors import LabError, quoted
+from labcore.runs.spec.run_spec import every_knob
 from labcore.watch.converting.receiving import token
 
 FORGET_SECONDS = 30  # between two looks for tabs that are closed for good
@@ -166,8 +167,9 @@ def expired() -> int:
     return len(gone)
 
 
-def import_pages() -> None:
-    """Import the modules that the scripts of the pages import, before the first visitor waits for them."""
+def prepare() -> None:
+    """Do what the first visitor would wait for: import the modules that the scripts of the pages import, make the table
+    of all knobs, and have Streamlit look how it was started, for which it reads the source of every module."""
     for page in PAGES:
         for node in ast.parse((Path(__file__).parent / page.script).read_text("utf-8")).body:
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -175,6 +177,8 @@ def import_pages() -> None:
                 for name in (each.name for each in node.names):
                     if not hasattr(module, name):
                         import_module(f"{node.module}.{name}")
+    every_knob()
+    delta_generator._maybe_print_use_warning()  # Streamlit does it at the first element, and has no public way
 
 
 @asynccontextmanager
@@ -183,7 +187,7 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
     _close_in_time()
     opened = lab.warm_up()
     forgetting = asyncio.create_task(forget_closed_tabs())
-    Thread(target=import_pages, name="import pages", daemon=True).start()
+    Thread(target=prepare, name="prepare", daemon=True).start()
     yield
     forgetting.cancel()
     if opened:  # it stays in the cache: a script that still goes would open another one

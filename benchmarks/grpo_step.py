@@ -36,6 +36,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks import stock, turns
@@ -94,8 +95,9 @@ def lab(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) ->
                 before = record.tokens
 
 
-def trl(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) -> None:
-    """TRL's GRPOTrainer on the same weights, tokenizer, prompts and reward."""
+def trl(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job(), callbacks: Sequence[Any] = (),
+        settings: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """TRL's GRPOTrainer on the same weights, tokenizer, prompts and reward; with more callbacks and settings."""
     import numpy as np
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
@@ -117,16 +119,18 @@ def trl(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job()) ->
         def on_step_end(self, *_args, **_kwargs) -> None:
             turn.step_done(sampled.pop())
 
-    config = GRPOConfig(
-        output_dir=str(folder / "trl"), per_device_train_batch_size=job.prompts * job.group_size,
-        num_generations=job.group_size, max_completion_length=job.new_tokens, beta=BETA, learning_rate=LEARNING_RATE,
-        num_iterations=1, max_grad_norm=1.0, gradient_checkpointing=job.checkpointing, bf16=dtype == "bf16",
-        use_cpu=job.device == "cpu", max_steps=ENDLESS, save_strategy="no", logging_strategy="no", report_to="none",
-        disable_tqdm=True, seed=0)
+    usual: dict[str, Any] = {
+        "output_dir": str(folder / "trl"), "per_device_train_batch_size": job.prompts * job.group_size,
+        "num_generations": job.group_size, "max_completion_length": job.new_tokens, "beta": BETA,
+        "learning_rate": LEARNING_RATE, "num_iterations": 1, "max_grad_norm": 1.0,
+        "gradient_checkpointing": job.checkpointing, "bf16": dtype == "bf16", "use_cpu": job.device == "cpu",
+        "max_steps": ENDLESS, "save_strategy": "no", "logging_strategy": "no", "report_to": "none",
+        "disable_tqdm": True, "seed": 0}
+    config = GRPOConfig(**usual | dict(settings))
     trainer = GRPOTrainer(
         AutoModelForCausalLM.from_pretrained(folder, dtype="float32"), reward, config,
         train_dataset=Dataset.from_list([{"prompt": each.prompt, "answer": each.answer} for each in problems]),
-        processing_class=AutoTokenizer.from_pretrained(folder), callbacks=[Stepwise()])
+        processing_class=AutoTokenizer.from_pretrained(folder), callbacks=[Stepwise(), *callbacks])
     turn.ready()
     trainer.train()
 

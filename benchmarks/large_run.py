@@ -1,6 +1,6 @@
 """A run of 100,000 steps with 200 metrics and its completions: how long it takes to open, and how much memory and disk.
 
-    python -m benchmarks.large_run [--steps 100000] [--metrics 200] [--completions 20000] [--home DIR]
+    python -m benchmarks.large_run [--steps 100000] [--metrics 200] [--completions 1000000] [--home DIR]
 
 The run is written into a store directly, as a worker or a watcher would have left it. Everything is then read in a new
 process each, as the page reads it. Targets: the data of the page in 3 s of the processor, 500 MB of memory more than an
@@ -22,7 +22,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from labcore.runs.files import sizes
+import numpy as np
+
+from labcore.runs.files import sizes, step_files
 from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store import thinned
@@ -52,21 +54,26 @@ def write_rows(store: Store, run_id: str, count: int, metrics: int) -> None:
             "state": "finished", "step": count, "seconds": 0.1 * count, "ended": time.time()})
 
 
-def write_completions(run_id: str, count: int) -> None:
-    """Completions of LENGTH tokens with their numbers, PER_STEP for a step, through what a worker writes them with."""
-    rng, pictures = random.Random(1), Pictures(run_folder(run_id) / "samples")
+def write_completions(run_id: str, count: int, steps: int) -> set[str]:
+    """Completions of LENGTH tokens with their numbers, PER_STEP for a step and over all steps of the run, written as a
+    worker writes them. Returns the sentences that a worker would log."""
+    rng, pictures, said = np.random.default_rng(1), Pictures(run_folder(run_id) / "samples"), set()
+    words, batches = np.array([f" w{number}" for number in range(30_000)]), count // PER_STEP
 
-    def completion() -> dict[str, Any]:
-        tokens = [f" w{rng.randrange(30_000)}" for _ in range(LENGTH)]
-        columns = {name: [round(-abs(rng.gauss()), 5) for _ in tokens]
-                   for name in ("logprobs", "old_logprobs", "entropy")}
-        return {"text": "".join(tokens), "reward": rng.random(), "exact": rng.random() < 0.5, "advantage": rng.gauss(),
-                "truncated": False, "tokens": tokens, **columns}
+    def completion(tokens: list[str], numbers: list[list[float]]) -> dict[str, Any]:
+        logprobs, old_logprobs, entropy = numbers
+        return {"text": "".join(tokens), "reward": rng.random(), "exact": bool(rng.random() < 0.5),
+                "advantage": rng.normal(), "truncated": False, "tokens": tokens, "logprobs": logprobs,
+                "old_logprobs": old_logprobs, "entropy": entropy}
 
-    for step in range(1, count // PER_STEP + 1):
-        pictures.write(step, {"step": step, "groups": [
-            {"prompt": f"question {step}.{group}", "answer": "1", "completions": [completion() for _ in range(GROUP)]}
-            for group in range(PER_STEP // GROUP)]})
+    for batch in range(1, batches + 1):
+        step, shape = batch * steps // batches, (PER_STEP, 3, LENGTH)
+        made = list(map(completion, words[rng.integers(0, len(words), (PER_STEP, LENGTH))].tolist(),
+                        (-np.abs(rng.normal(size=shape))).round(5).tolist()))
+        said.add(pictures.write(step, {"step": step, "groups": [
+            {"prompt": f"question {step}.{first}", "answer": "1", "completions": made[first:first + GROUP]}
+            for first in range(0, PER_STEP, GROUP)]}))
+    return said - {""}
 
 
 def opened(run_id: str) -> dict[str, float]:
@@ -100,7 +107,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--metrics", type=int, default=200)
-    parser.add_argument("--completions", type=int, default=20_000)
+    parser.add_argument("--completions", type=int, default=1_000_000)
     parser.add_argument("--home", type=Path)
     parser.add_argument("--open", dest="run_id", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -118,10 +125,11 @@ def _measured(options: argparse.Namespace, home: Path) -> int:
     run_id = store.create(make(algorithm_key="grpo", task_key="sort", steps=options.steps))
     write_rows(store, run_id, options.steps, options.metrics)
     print(f"{options.steps:,} steps × {options.metrics} metrics: {sizes.size(home) / 1e6:,.0f} MB in the store")
-    begun = time.perf_counter()
-    write_completions(run_id, options.completions)
-    taken, disk = time.perf_counter() - begun, sizes.size(run_folder(run_id) / "samples") / 1e6
-    print(f"{options.completions:,} completions of {LENGTH} tokens: {disk:,.0f} MB on the disk, in {taken:.0f} s")
+    begun, samples = time.process_time(), run_folder(run_id) / "samples"
+    said = write_completions(run_id, options.completions, options.steps)
+    print(f"{options.completions:,} completions of {LENGTH} tokens: {sizes.size(samples) / 1e6:,.0f} MB on the disk in "
+          f"{len(step_files.found(samples)):,} files, in {time.process_time() - begun:.0f} s of the processor, with "
+          f"{_megabytes():,.0f} MB of memory", *said, sep="\n")
     met = True
     for name in ("as a worker leaves it", "without its file of thinned rows"):
         if name.startswith("without"):

@@ -63,7 +63,7 @@ def _of_pair(pair: dict[str, Any]) -> Group:
     """Convert a pair of the batch, which has log-probs only from before the update."""
     return {"prompt": pair["prompt"], "answer": None, "margin_before": pair["margin"], "margin_after": None,
             "answers": [{"text": pair[role]["text"], "truncated": False, "exact": None, "count": 0, "reward": None,
-                         "advantage": None, "role": role, **likelihoods(pair[role]["logprob"], None)}
+                         "advantage": None, "role": role, **likelihoods(pair[role].get("logprob"), None)}
                         for role in ("chosen", "rejected")]}
 
 

@@ -66,7 +66,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
 def _newest(run_id: str, steps: Sequence[int]) -> int:
     """The last of the steps; where its samples have no watched prompts, which take a large model more time than its
     batch does, one of the last few that has. 0 without any."""
-    watched = (at for at in steps[:-LOOKED_BACK - 1:-1] if (files.read(run_id, "samples", at) or {}).get("watched"))
+    watched = (at for at in steps[:-LOOKED_BACK - 1:-1] if files.holds(run_id, "samples", at, "watched"))
     return next(watched, steps[-1] if steps else 0)
 
 

@@ -142,7 +142,8 @@ def _favoured(sampled: list[dict[str, Any]]) -> str:
 def _of_pair(group: dict[str, Any], chosen: dict[str, Any], rejected: dict[str, Any]) -> str:
     """The effect of the update on a pair: the margin, and both sides."""
     if chosen["after"] is None:
-        return f"The margin is {_plain(group.get('margin_before'))} before the update."
+        known = group.get("margin_before")
+        return "" if known is None else f"The margin is {_plain(known)} before the update."
     first, last = group.get("margin_before"), group.get("margin_after")
     margin = "" if first is None or last is None else (
         f"The margin stays at {_plain(last)}" if _plain(first) == _plain(last) else

@@ -114,7 +114,8 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     data = _charts(shown, above, grey, at, view.researcher() and not stage)
     data |= _head(replace(shown, asked=run.asked), feed, stage)
     with curves or st.container():
-        live_chart(data, key=CHART, on_resync=_resync, on_marker=forking.open_at_marker)
+        live_chart(data, key=CHART, on_resync=_resync, on_marker=forking.open_at_marker,
+                   on_pace=pace.of_browser)
         if feed.stride > 1:
             st.caption(f"Each point stands for {feed.stride} steps; the CSV has every step.")
         own_metrics.show(shown, feed, at)

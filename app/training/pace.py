@@ -1,7 +1,8 @@
-"""Set how often a live page is drawn: at its usual rate, and less often while many pages are open.
+"""Set how often a live page is drawn: at its usual rate, and less often while many pages are open or in a slow browser.
 
 All pages share the one Python process of the server. Their drawing together may take an eighth of a core: beyond that
-each is drawn half as often, then a quarter. What a drawing costs is measured, so a slow machine slows down sooner.
+each is drawn half as often, then a quarter. What a drawing costs is measured, so a slow machine slows down sooner. A
+browser measures what it needs itself, and asks for a rarer drawing where it would have no time left for clicks.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ import streamlit as st
 SHARE = 1 / 8  # of a core, for the drawings of all pages; the browser works several times as much on one
 SLACK = 1.25  # how far below its bound the load must be before pages are drawn more often again
 GONE = 3.0  # intervals without a drawing after which a page counts as closed
+RAREST = 16  # times rarer than usual that a browser may ask for
 KEPT = 0.8  # share of the mean cost that stays when a new one is known
 
 
 class Page:
     """The drawings of one page: the seconds of a core that one costs, when the last one was, how much rarer than usual
-    they are, and the seconds between two of them."""
+    they are, how much rarer the browser wants them, and the seconds between two of them."""
 
     def __init__(self) -> None:
         self.cost = self.last = 0.0
-        self.factor = 1
+        self.factor = self.browser = 1
         self.every = 0.0
 
     def took(self, seconds: float, now: float) -> None:
@@ -57,7 +59,7 @@ class Pages:
             page.factor *= 2
         while page.factor > 1 and usual * page.factor / 2 > SLACK * wanted:
             page.factor //= 2
-        page.every = usual * page.factor
+        page.every = usual * max(page.factor, page.browser)
         return page.every
 
 
@@ -74,6 +76,11 @@ def _page() -> Page:
 def every(usual: float) -> float:
     """The seconds between two drawings of this page, which are `usual` seconds where there is nothing else to do."""
     return _pages().every(_page(), usual, time.monotonic())
+
+
+def of_browser(factor: int) -> None:
+    """Draw this page so many times rarer than usual, as its browser asks."""
+    _page().browser = min(max(1, factor), RAREST)
 
 
 @contextmanager

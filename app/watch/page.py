@@ -15,7 +15,7 @@ from labcore.catalog.kinds import WATCH
 from labcore.runs.store.rows import RunRow
 
 TABS: Tabs = {"Microscope": (sent.microscope, sent.has_completions),
-              judge_tab.NAME: (judge_tab.show, sent.has_completions)}
+              judge_tab.NAME: (judge_tab.show, sent.has_groups)}
 
 
 def page() -> None:

@@ -24,13 +24,22 @@ def has_completions(run: RunRow) -> bool:
     return bool(files.steps_of(run.id, "samples"))
 
 
-def missing(samples: Mapping[str, Any]) -> str:
-    """Return a sentence about data that the completions of a step lack; empty if nothing is missing."""
+def has_groups(run: RunRow) -> bool:
+    """True if the newest completions are answers to be scored; the chosen and rejected ones of a pair are not."""
+    steps = files.steps_of(run.id, "samples")
+    return bool(steps and (files.read(run.id, "samples", steps[-1]) or {}).get("groups"))
+
+
+def missing(samples: Mapping[str, Any], credited: bool = True) -> str:
+    """Return a sentence about data that the completions of a step lack; empty if nothing is missing. `credited`: the
+    algorithm may have advantages."""
     there = [each for group in samples.get("groups") or () for each in group["completions"]]
-    return " ".join(filter(None, (_of_completions(there), _of_tokens(there)))) if there else ""
+    return " ".join(filter(None, (_of_completions(there, credited), _of_tokens(there, credited)))) if there else ""
 
 
-def _of_completions(there: list[Mapping[str, Any]]) -> str:
+def _of_completions(there: list[Mapping[str, Any]], credited: bool) -> str:
+    if not credited:
+        return ""
     rewards, advantages = (any(each.get(key) is not None for each in there) for key in ("reward", "advantage"))
     if not rewards and not advantages:
         return "The trainer sent neither rewards nor advantages, so only texts are shown."
@@ -38,13 +47,14 @@ def _of_completions(there: list[Mapping[str, Any]]) -> str:
                                   "update reinforced.")
 
 
-def _of_tokens(there: list[Mapping[str, Any]]) -> str:
+def _of_tokens(there: list[Mapping[str, Any]], credited: bool) -> str:
     if not any(each.get(TOKENS) for each in there):
         return "It sent no tokens, so per-token values are not available." if not any(
             each.get(LOGPROBS) for each in there) else "It sent no token texts, so completions are shown whole."
     if not any(each.get(LOGPROBS) for each in there):
         return "It sent no log-probs, so the probability, ratio and KL of each token are not available."
-    lacks = [(what, unknown) for key, what, unknown in _BY_TOKEN if not any(each.get(key) for each in there)]
+    lacks = [(what, unknown) for key, what, unknown in _BY_TOKEN if not any(each.get(key) for each in there)
+             and (credited or key != "old_logprobs")]  # texts that were given have no old policy
     if not lacks:
         return ""
     unknown = [each for _, each in lacks]
@@ -55,5 +65,6 @@ def _of_tokens(there: list[Mapping[str, Any]]) -> str:
 def microscope(run: RunRow, feed: Feed, step: int) -> None:
     """Show the microscope of a step, with a sentence about missing data."""
     view.show(run, feed, step)
-    if (samples := files.newest(run.id, "samples", step)) and (said := missing(samples)):
+    if (samples := files.newest(run.id, "samples", step)) and (said := missing(
+            samples, any(knob.key == "advantage" for knob in run.spec.row.knobs))):
         st.caption(f":material/info: {said}")

@@ -100,18 +100,19 @@ class Watch:
     def rollouts(self, step: int, prompts: Sequence[Any] = (), completions: Sequence[Any] = (),
                  rewards: Mapping[str, Sequence[Any]] | None = None, advantages: Any = None, tokens: Any = None,
                  logprobs: Any = None, old_logprobs: Any = None, ref_logprobs: Any = None, entropy: Any = None,
-                 group: int | None = None, sampler_logprobs: Any = None) -> None:
+                 group: int | None = None, sampler_logprobs: Any = None, pairs: bool = False) -> None:
         """Send completions of a step. All lists have one item per completion; per-token arguments are lists of lists.
 
         `rewards` has a list for each reward function, and the total under "reward" if it is not their sum.
         `group` is the number of completions per prompt; `prompts` has one per completion, or one per group. `tokens`
         are texts; `advantages` may be per completion or per token. `sampler_logprobs` are those of a separate engine
-        that sampled the tokens, such as vLLM.
+        that sampled the tokens, such as vLLM. With `pairs` the completions are preference pairs: a chosen and a
+        rejected one in turn. Their rewards are the implicit ones, whose difference is the margin.
         """
         self._put("rollouts", step=step, prompts=prompts, completions=completions, rewards=rewards,
                   advantages=advantages, tokens=tokens, logprobs=logprobs, old_logprobs=old_logprobs,
                   ref_logprobs=ref_logprobs, entropy=entropy, group=group,
-                  sampler_logprobs=sampler_logprobs)
+                  sampler_logprobs=sampler_logprobs, pairs=pairs or None)
 
     def config(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Send settings that changed, from `step` on (default: the next step)."""
@@ -287,7 +288,7 @@ def _rollouts(line: dict[str, Any], fault: Callable[[str], None]) -> bytes:
     texts, prompts, rewards = line["completions"], line.get("prompts") or [], line.get("rewards") or {}
     rewards = rewards if isinstance(rewards, Mapping) else {"reward": rewards}
     count = len(texts)
-    group = line.get("group") or _run_length(prompts, count)
+    group = 2 if line.get("pairs") else line.get("group") or _run_length(prompts, count)
     columns = {name: line[name] for name in BY_COMPLETION if name in line}
     columns |= {("reward", name): each for name, each in rewards.items()}
     for name in [name for name, each in columns.items() if len(each) != count]:
@@ -307,7 +308,8 @@ def _rollouts(line: dict[str, Any], fault: Callable[[str], None]) -> bytes:
         if size > LINE_BYTES - 1000:
             packed.pop()
             break
-    head = {"kind": "rollouts", "step": line["step"], "time": line["time"], "of": count}
+    head = {"kind": "rollouts", "step": line["step"], "time": line["time"], "of": count} | (
+        {"pairs": True} if line.get("pairs") else {})
     if not packed:
         fault(f"rollouts are skipped: the completions of a prompt have more than {LINE_BYTES:,} bytes")
         return b""

@@ -57,22 +57,24 @@ class Pictures:
         """Write the picture of a step; thin the other files if they are too many or too large.
 
         The best step so far, which `content` names, is never deleted, because the page shows it beside the newest.
-        Returns a sentence if the files were too large, otherwise an empty text.
+        Returns a sentence if files were deleted, otherwise an empty text.
         """
-        text = json.dumps(finite(step_files.with_prompts(content)), ensure_ascii=False, allow_nan=False)
+        text = _text(step_files.with_prompts(content))
         path = step_files.write(self._folder, step, text)
         storage.changed(self._folder)
         if self._files is None:
             self._files = {each: file for each in step_files.found(self._folder) if (file := _known(each))}
         self._files[path] = _File(path.stat().st_size, _evaluated(text))
-        best, most = (content.get("best") or {}).get("step"), most_bytes()
-        if len(self._files) > 2 * MOST:
-            self._thin(best, MOST)
-        full = self._bytes() > most
-        while self._bytes() > most and self._thin(best, 2):
-            pass
-        return full * (f"The {self._folder.name} of this run took more than {size(most)}, so every second file "
-                       f"was deleted, except the newest. {SETTING} sets the limit.")
+        best, most, name = (content.get("best") or {}).get("step"), most_bytes(), self._folder.name
+        if self._bytes() > most:
+            while self._bytes() > most and self._thin(best, 2):
+                pass
+            return (f"The {name} of this run took more than {size(most)}, so every second file was deleted, except the "
+                    f"newest. {SETTING} sets the limit.")
+        if len(self._files) > 2 * MOST and self._thin(best, MOST):
+            return (f"More than {2 * MOST:,} steps of this run had {name}, so the {name} of every second step were "
+                    "deleted, except the newest. Its metrics are complete.")
+        return ""
 
     def _bytes(self) -> int:
         return sum(file.size for file in (self._files or {}).values())
@@ -101,6 +103,15 @@ def _known(path: Path) -> _File | None:
     with suppress(FileNotFoundError, LabError):
         return _File(path.stat().st_size, _evaluated(step_files.content(path).decode("utf-8", "replace")))
     return None
+
+
+def _text(content: dict[str, Any]) -> str:
+    """Return the JSON of a picture. Only one with a number that is not finite is searched for it, which takes as long
+    as writing it."""
+    try:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(finite(content), ensure_ascii=False, allow_nan=False)
 
 
 def _evaluated(text: str) -> bool:

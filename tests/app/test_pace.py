@@ -34,6 +34,17 @@ def test_all_pages_together_take_no_more_than_the_share(pages, count, every):
     assert every == USUAL or count * COST / (every / 2) > SHARE  # and no rarer than that asks for
 
 
+@pytest.mark.parametrize(("asked", "every"), [(1, 0.5), (8, 4.0), (0, 0.5), (10**6, 8.0)])
+def test_a_slow_browser_is_drawn_as_rarely_as_it_asks(monkeypatch, pages, asked, every):
+    page, other = opened(pages, 2, 0.01)
+    monkeypatch.setattr(pace, "_page", lambda: page)
+    pace.of_browser(asked)
+    assert pages.every(page, USUAL, 100.0) == every and pages.every(other, USUAL, 100.0) == USUAL
+    page.took(COST, 100.0)
+    other.took(10 * COST, 100.0)
+    assert pages.every(page, USUAL, 100.0) == max(every, pages.every(other, USUAL, 100.0)), "the rarer of both"
+
+
 def test_a_page_of_other_usual_interval_is_slowed_by_the_same_rule(pages):
     paused, *_ = opened(pages, 4)
     assert pages.every(paused, 1.0, 100.0) == 2.0

@@ -126,5 +126,5 @@ def test_only_named_sites_may_show_the_lab_in_a_frame(monkeypatch):
 def test_the_modules_of_all_pages_are_imported_with_the_server(monkeypatch):
     asked = set()
     monkeypatch.setattr(serving, "import_module", lambda name: asked.add(name) or ModuleType(name))
-    serving.import_pages()
+    serving.prepare()
     assert {"app.training.frame", "app.llm.rail", "app.cost"} <= asked and len(asked) > len(PAGES)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.llm.microscope import scatter
 from app.runs.state import PICKED
 from app.share.content import content
 from app.training import files, live, own_metrics, twin
@@ -170,6 +171,41 @@ def test_nothing_is_missing_if_everything_was_sent(lab):
     columns = {name: [[-0.5] * 3] * 4 for name in ("logprobs", "old_logprobs", "ref_logprobs", "entropy")}
     run_id = watched(lab, advantages=[1.0, -1, -1, 1], tokens=[["a", "b", "c"]] * 4, **columns)
     assert sent.missing(files.newest(run_id, "samples", 99)) == ""
+
+
+@pytest.mark.parametrize("trainer", ["old_logprobs", "logprobs"])
+def test_the_sampler_is_compared_with_the_trainer_if_both_were_sent(lab, page, trainer):
+    columns = {"sampler_logprobs": [[-0.5, -0.25, None]] * 4, trainer: [[-0.5, -0.5, -0.5]] * 4}
+    run_id = watched(lab, tokens=[["a", "b", "c"]] * 4, **columns)
+    found = scatter.dots(files.newest(run_id, "samples", 99))
+    assert [(dot.text, dot.sampler, dot.gap) for dot in found] == [("a", -0.5, 0.0), ("b", -0.25, -0.25)] * 4
+    said = words(page("watch", run=run_id, sampler="1"))
+    assert "8 tokens of which the trainer sent both log-probs, mean |difference| 0.12 nats/token" in said
+    alone = watched(lab, tokens=[["a", "b", "c"]] * 4, sampler_logprobs=[[-0.5] * 3] * 4)
+    assert not scatter.dots(files.newest(alone, "samples", 99))
+
+
+@pytest.mark.parametrize("more", [{}, {"rewards": {"reward": [0.7, 0.2]}}, {
+    "rewards": {"reward": [0, 0]}, "tokens": [["4"], ["5"]], "logprobs": [[-0.5], [-1.5]],
+    "ref_logprobs": [[-0.5], [-1.5]]}, {
+    "rewards": {"reward": [0.7, 0.2]}, "tokens": [["4"], ["5"]], "logprobs": [[-0.5], [-1.5]],
+    "ref_logprobs": [[-0.7], [-1.0]]}])
+def test_pairs_that_were_sent_are_shown_as_pairs(lab, page, more):
+    run = Watch("dpo", tool="TRL", config={"trainer": "DPOTrainer"})
+    run.log(1, {"loss": 0.5})
+    run.rollouts(1, ["2 + 2 = "], ["4", "5"], pairs=True, **more)
+    run.finish()
+    Watcher(lab.store).look()
+    test = page("watch", run=lab.store.runs(kind=WATCH.key, limit=1)[0].id)
+    shelf = mounted(test, "kinds")
+    assert shelf["kinds"] == [["pairs", "Pairs", 1]]
+    assert [row["role"] for row in shelf["cards"][0]["rows"]] == ["chosen", "rejected"]
+    rewards = more.get("rewards", {}).get("reward")
+    assert shelf["cards"][0]["facts"] == ("margin 0.50" if rewards == [0.7, 0.2] else "margin 0" if rewards else "")
+    strip = mounted(test, "asked")
+    assert [row["text"] for row in strip["rows"] if not row["rest"]] == ["4", "5"]
+    assert ("The margin is" in strip["sentence"]) == ("rewards" in more)
+    assert not [each for each in test.tabs if each.label == "Judge again"], "they have no rewards of a reward function"
 
 
 def test_a_run_without_a_line_waits_and_a_silent_run_shows_for_how_long(lab, page):

@@ -39,8 +39,8 @@ def free_port() -> int:
 class Server:
     """`streamlit run app/main.py` in a process group of its own, with more of its environment if need be."""
 
-    def __init__(self, home: Path, max_runs: int = 2, **more: str):
-        self.port = free_port()
+    def __init__(self, home: Path, max_runs: int = 2, port: int = 0, **more: str):
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.home = home
         self.log = home / "server.log"

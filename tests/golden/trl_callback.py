@@ -5,7 +5,8 @@ Run it where TRL is installed beside the lab (`pip install trl==1.16.0`):
     python -m tests.golden.trl_callback
 
 Each trainer has its settings, the events of its callbacks, and of those that sample what two of their methods get and
-return: the completions of a generation with TRL's own log of it, and each pass of the model for log-probs.
+return: the completions of a generation with TRL's own log of it, and each pass of the model for log-probs. Of those
+that learn preferences it has the batches of the loss, and each pass of a model in it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,21 @@ class Recorder:
                                            trainer._get_per_token_logps_and_entropies)
             trainer._generate_and_score_completions, trainer._get_per_token_logps_and_entropies = (
                 self.generate, self.score)
+        if hasattr(trainer, "ref_model"):
+            self._loss, trainer.compute_loss = trainer.compute_loss, self.loss
+            for name in ("model", "ref_model"):
+                getattr(trainer, name).register_forward_hook(partial(self.passed, name), with_kwargs=True)
+
+    def loss(self, model: Any, inputs: Any, *args: Any, **given: Any) -> Any:
+        self.inputs, self.passes = inputs, []
+        self.events.append({"event": "loss", "training": model.training, "passes": self.passes,
+                            "inputs": {key: _plain(value) for key, value in inputs.items()}})
+        return self._loss(model, inputs, *args, **given)
+
+    def passed(self, name: str, module: Any, args: Any, given: Any, output: Any) -> None:
+        ids = next(key for key, value in self.inputs.items() if value is given["input_ids"])
+        self.passes.append({"of": name, "ids": ids, "learns": output.log_probs.requires_grad,
+                            "log_probs": _plain(output.log_probs), "entropy": _plain(output.entropy)})
 
     def generate(self, inputs: Any) -> Any:
         self.scores = []
@@ -128,7 +145,7 @@ def _plain(value: Any) -> Any:
 
 def recorded(trainer: Any) -> dict[str, Any]:
     """What a trainer gives in its four steps."""
-    from labcore.watch.trl import SETTINGS
+    from labcore.watch.trl.callback import SETTINGS
 
     recorder = Recorder(trainer)
     trainer.add_callback(recorder)

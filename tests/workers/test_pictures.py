@@ -22,18 +22,20 @@ def steps(folder) -> list[int]:
 
 def test_a_short_run_keeps_all(tmp_path, few):
     kept = Pictures(tmp_path / "samples")
-    for step in range(1, 21):
-        kept.write(step, {"step": step, "value": float("nan")})
+    said = {kept.write(step, {"step": step, "value": float("nan")}) for step in range(1, 21)}
+    assert said == {""}
     assert steps(tmp_path / "samples") == list(range(1, 21))
     assert json.loads((tmp_path / "samples" / "step-000007.json").read_text()) == {"step": 7, "value": None}
 
 
 def test_a_long_run_is_thinned_where_it_is_old_and_keeps_the_first_the_newest_and_the_best(tmp_path, few):
-    kept = Pictures(tmp_path)
+    kept, said = Pictures(tmp_path / "samples"), set()
     for step in range(1, 1_001):
-        kept.write(step, {"step": step, "best": {"step": min(step, 36), "return": 1.0}})
-        there = steps(tmp_path)
+        said.add(kept.write(step, {"step": step, "best": {"step": min(step, 36), "return": 1.0}}))
+        there = steps(tmp_path / "samples")
         assert len(there) <= 20 and there[0] == 1 and there[-1] == step
+    assert said == {"", "More than 20 steps of this run had samples, so the samples of every second step were deleted, "
+                    "except the newest. Its metrics are complete."}
     assert 36 in there and len(there) >= 10
     gaps = [after - before for before, after in pairwise(there) if 36 not in (before, after)]
     assert gaps == sorted(gaps, reverse=True), "the newest stand closest together"

@@ -137,7 +137,9 @@ async function render(chart, all = false) {
   for (const panel of stale(chart)) {
     chart.sight.observe(panel.box);
     if (!panel.near) continue;
+    const begun = performance.now();
     draw(chart, panel);
+    chart.busy = (chart.busy ?? 0) + performance.now() - begun; // milliseconds, for whoever asks how slow the browser is
     if (chart.panels.size > 1) await new Promise((resolve) => setTimeout(resolve, 0));
     if (chart.turn !== turn || !chart.root.isConnected) return;
   }

@@ -15,14 +15,19 @@ CHART = Chart(Path(__file__).parent, *CURVES)
 
 
 def live_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],
-               on_marker: Callable[[str, int], None]) -> None:
+               on_marker: Callable[[str, int], None], on_pace: Callable[[int], None] | None = None) -> None:
     """Mount the grid. `data` is what `app.training.feed.payload` makes.
 
     `on_resync` is called when rows were missed; `on_marker` gets the run and the event of a knob's marker whose words
-    were clicked.
+    were clicked; `on_pace` how many times rarer than usual a slow browser wants to draw.
     """
     def marked() -> None:
         if clicked := st.session_state[key].marker:
             on_marker(str(clicked["run"]), int(clicked["event"]))
 
-    CHART(key=key, data=data | {"panels": beside(data["panels"])}, on_resync_change=on_resync, on_marker_change=marked)
+    def paced() -> None:
+        if on_pace and (pace := st.session_state[key].pace):
+            on_pace(int(pace))
+
+    CHART(key=key, data=data | {"panels": beside(data["panels"])}, on_resync_change=on_resync, on_marker_change=marked,
+          on_pace_change=paced)

@@ -169,7 +169,7 @@ export async function update(component) {
   }
   if (fresh) {
     Object.assign(chart, { key: data.key, runs: {}, said: undefined, moved: undefined, tiles: undefined,
-      at: null, xmax: undefined, unfolded: undefined });
+      at: null, xmax: undefined, unfolded: undefined, updates: 0 });
     chart.scene.zoom = null;
     build(chart);
   }
@@ -184,6 +184,7 @@ export async function update(component) {
   Object.assign(chart, { trigger: setTriggerValue, markers: data.markers, x: data.x, axis: data.axis,
     smooth: data.smooth, theme: theme(parentElement), goal: data.goal, status: data.status,
     tiles: data.tiles, over: data.ended });
+  if (data.status) measurePace(chart);
   takeStep(chart, data.at);
   arrange(chart, data.panels);
   if (chart.unfolded !== data.unfolded) unfold(chart, data.unfolded);

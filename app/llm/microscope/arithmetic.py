@@ -265,18 +265,18 @@ def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
     sides, beta = [pair[side] for side in ("chosen", "rejected")], float(knobs.get("beta", 0.0))
     found, gained = [], []
     for side, name, sign in zip(sides, ("Chosen", "Rejected"), ("c", "r"), strict=True):
-        if side.get("ref_logprob") is not None:
+        if None not in (side.get("logprob"), side.get("ref_logprob")):
             gained.append(side["logprob"] - side["ref_logprob"])
             found.append(Line(name, sign, "log π − log π_ref", less(side["logprob"], side["ref_logprob"]),
                               plain(gained[-1]), "summed over tokens", (name.lower(),)))
-        elif side.get("tokens"):
+        elif side.get("tokens") and side.get("logprob") is not None:
             gained.append(side["logprob"] / len(side["tokens"]))
             found.append(Line(name, sign, "log π / T", f"{plain(side['logprob'])} / {len(side['tokens'])}",
                               plain(gained[-1]), "per token", (name.lower(),)))
     if "own_answer" in pair:
         found.append(Line("Task's answer", "log π(y_a)", "", "", f"{plain(pair['own_answer']['logprob'])} nats",
                           f"{pair['own_answer']['text'][:LONGEST_ANSWER]}: learnt beside both sides", ("logprob",)))
-    if len(gained) < 2 or not agrees(beta * (gained[0] - gained[1]), pair["margin"]):
+    if len(gained) < 2 or pair["margin"] is None or "beta" not in knobs or not agrees(beta * (gained[0] - gained[1]), pair["margin"]):
         return found
     margin = pair["margin"]
     found.append(Line("Margin", "β(c − r)", "", f"{plain(beta)} × ({less(*gained)})", plain(margin), "", (

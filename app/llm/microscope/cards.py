@@ -112,6 +112,11 @@ def _pair_length(pair: Item) -> float:
     return max(len(pair[side].get("tokens") or pair[side]["text"]) for side in ("chosen", "rejected"))
 
 
+def _margin(pair: Item) -> float:
+    """Its margin; 0 where none was sent."""
+    return float(pair["margin"] or 0.0)
+
+
 def _pair_share(pair: Item) -> float:
     """Its part of the update's gradient."""
     return sum(sum(pair[side].get("share") or [0.0]) for side in ("chosen", "rejected"))
@@ -141,11 +146,12 @@ ANSWERS = Kind("Answers", {
 })
 
 PAIRS = Kind("Pairs", {
-    "low": Sort("Smallest margin", lambda pair: -pair["margin"]), "high": Sort("Largest margin", lambda p: p["margin"]),
+    "low": Sort("Smallest margin", lambda pair: -_margin(pair)),
+    "high": Sort("Largest margin", _margin),
     "share": Sort("Largest gradient", _pair_share), "longest": Sort("Longest", _pair_length),
 }, {
-    "all": Filter("All", lambda pair: True), "wrong": Filter("Margin ≤ 0", lambda pair: pair["margin"] <= 0),
-    "right": Filter("Margin > 0", lambda pair: pair["margin"] > 0),
+    "all": Filter("All", lambda pair: True), "wrong": Filter("Margin ≤ 0", lambda pair: _margin(pair) <= 0),
+    "right": Filter("Margin > 0", lambda pair: _margin(pair) > 0),
 })
 
 EXAMPLES = Kind("Examples", {
@@ -196,8 +202,10 @@ def card(kind: str, item: Item, knobs: Mapping[str, Value]) -> dict[str, Any]:
     """A card for the browser."""
     if kind == "pairs":
         sides = [{"role": side, **_written(item[side]["text"]), "at": 0} for side in ("chosen", "rejected")]
-        return {"asked": prompt_view(item), "answer": "", "facts": f"margin {number(item['margin'], 2)}", "rows": sides,
-                "mark": "", "sign": (item["margin"] > 0) - (item["margin"] < 0)}
+        margin = item["margin"]
+        return {"asked": prompt_view(item), "answer": "", "rows": sides, "mark": "",
+                "facts": "" if margin is None else f"margin {number(margin, 2)}",
+                "sign": 0 if margin is None else (margin > 0) - (margin < 0)}
     if kind == "examples":
         return {"asked": prompt_view(item), "answer": "", "facts": f"loss {number(_loss(item), 3)} nats/token",
                 "rows": [{**_written(item["text"]), "at": 0}], "mark": ""}

@@ -44,7 +44,8 @@ def inside(kind: str, item: cards.Item, place: int, when: str, knobs: Knobs) -> 
     if kind == "pairs":
         sides = [_side(item[role], role, GIVEN[kind], lambda i, role=role: arithmetic.of_side(item[role], i))
                  for role in ("chosen", "rejected")]
-        return _shown(sides, _plainly(arithmetic.of_pair(item, knobs)), f"margin {number(item['margin'], 3)}")
+        said = "" if item["margin"] is None else f"margin {number(item['margin'], 3)}"
+        return _shown(sides, _plainly(arithmetic.of_pair(item, knobs)), said)
     if kind == "examples":
         return _shown([_side(item, "", GIVEN[kind], lambda i: arithmetic.of_example(item, i, knobs))], [], "")
     whole = item["completions"][place]

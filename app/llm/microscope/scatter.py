@@ -1,7 +1,7 @@
 """Sampler–trainer difference: the log-prob of a token from the decode pass, and from the pass that is trained. Pure.
 
 Both are of the same parameters. They are different computations, so they differ by rounding, and by more in half
-precision or where the two do not hold the same weights.
+precision or where the two do not hold the same weights. A watched run has both if its trainer sent both.
 """
 
 from __future__ import annotations
@@ -39,11 +39,22 @@ def dots(samples: Mapping[str, Any]) -> list[Dot]:
         prompt = in_one_line(group["prompt"], PROMPT)
         for each in group["completions"]:
             sampler = each.get("sampler_logprobs") or each.get("old_logprobs") or []
-            gaps = (each.get("met") or {}).get("gap") or []
             found += [Dot(tokens.signs(text), prompt, logprob, gap)
-                      for text, logprob, gap in tokens.own(each, [*zip(each.get("tokens") or [], sampler, gaps,
-                                                                       strict=False)])]
+                      for text, logprob, gap in tokens.own(each, [*zip(each.get("tokens") or [], sampler, _gaps(each),
+                                                                       strict=False)])
+                      if logprob is not None and gap is not None]
     return found
+
+
+def _gaps(completion: Mapping[str, Any]) -> list[float | None]:
+    """The trainer's log-probs less the sampler's, as the first update met them; otherwise from the log-probs that a
+    trainer sent of both: those before its update, or of its last pass."""
+    if gaps := (completion.get("met") or {}).get("gap"):
+        return list(gaps)
+    sampler = completion.get("sampler_logprobs")
+    trainer = completion.get("old_logprobs") or completion.get("logprobs")
+    return [] if not sampler or not trainer else [
+        None if a is None or b is None else a - b for a, b in zip(trainer, sampler, strict=False)]
 
 
 def thinned(found: Sequence[Dot]) -> list[Dot]:
@@ -55,8 +66,14 @@ def thinned(found: Sequence[Dot]) -> list[Dot]:
     return [found[place] for place in (*order[:MOST // 2], *rest[::1 + len(rest) // (MOST // 2)])]
 
 
-def caption(found: Sequence[Dot], samples: Mapping[str, Any]) -> str:
-    """Description of the dots of a file, and where the two differ most."""
+OWN = ("before the step's first update", "One set of weights, two computations: token by token with a cache, and whole "
+       "sequences at once.")
+SENT = ("of which the trainer sent both log-probs", "Besides rounding, the sampler's weights may be older than the "
+        "trainer's.")
+
+
+def caption(found: Sequence[Dot], samples: Mapping[str, Any], elsewhere: bool = False) -> str:
+    """Description of the dots of a file, and where the two differ most; `elsewhere`: of another trainer's run."""
     widest = max(found, key=lambda dot: abs(dot.gap))
     mean = sum(abs(dot.gap) for dot in found) / len(found)
     worst = "" if not widest.gap else (f" The widest gap is at {tokens.literal(repr(widest.text))} after "
@@ -64,10 +81,9 @@ def caption(found: Sequence[Dot], samples: Mapping[str, Any]) -> str:
                                        f"{theme.number(widest.sampler, 4)} nats.")
     part = f" of {groups}" if (groups := files.of_groups(samples)) else ""
     only = f" ({len(thinned(found)):,} drawn)" if len(found) > MOST else ""
-    return (f"{len(found):,} tokens{part}{only} before the step's first update, mean |difference| {short(mean)} "
-            f"nats/token, the largest {short(abs(widest.gap))}. One set of weights, two computations: token by token "
-            f"with a cache, and whole sequences at once.{worst} Above {MISMATCH:g} nats the ratios are wrong from the "
-            "start.")
+    which, why = SENT if elsewhere else OWN
+    return (f"{len(found):,} tokens{part}{only} {which}, mean |difference| {short(mean)} nats/token, the largest "
+            f"{short(abs(widest.gap))}. {why}{worst} Above {MISMATCH:g} nats the ratios are wrong from the start.")
 
 
 def short(value: float) -> str:

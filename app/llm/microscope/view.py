@@ -126,4 +126,4 @@ def _sampler(run: RunRow, samples: Mapping[str, Any]) -> None:
         figure_chart(scatter.figure(dots, theme.ground()), "scope_scatter", title="Sampler–trainer difference",
                      caption=f"{title(run)}, step {samples['step']:,}",
                      alt="The trainer's log-prob of each token against the sampler's, and their difference")
-        st.caption(scatter.caption(dots, samples))
+        st.caption(scatter.caption(dots, samples, run.spec.kind_row.elsewhere))

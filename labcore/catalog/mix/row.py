@@ -62,8 +62,8 @@ def with_every_knob(algorithm: str) -> Algorithm:
     known = {knob.key: knob for knob in base.knobs}
     for row in kinds.kind("llm").algorithms.values():
         if row.loop == base.loop:
-            for knob in row.knobs:
-                known.setdefault(knob.key, knob.with_default(_WITHOUT.get(knob.key, knob.default)))
+            known |= {knob.key: knob.with_default(_WITHOUT.get(knob.key, knob.default)) for knob in row.knobs
+                      if knob.key not in known}
     for family in choices.FAMILIES:
         for knob in choices.own_knobs(family).values() if family.key in known else ():
             known.setdefault(knob.key, knob)

@@ -246,8 +246,9 @@ def every_knob() -> dict[str, Knob]:
     for kind in kinds.KINDS.values():
         for row in kind.algorithms.values():
             for task in kind.tasks.values():
-                for knob in knobs_of(row, task):
-                    found.setdefault(knob.key, knob)
+                if any(knob.key not in found for knob in (*row.knobs, *task.knobs)):
+                    for knob in knobs_of(row, task):
+                        found.setdefault(knob.key, knob)
     return found
 
 

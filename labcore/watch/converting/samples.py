@@ -11,11 +11,16 @@ from labcore.watch.converting.chat import completion_fields, prompt_fields
 from labcore.watch.converting.names import number
 
 BY_TOKEN = ("logprobs", "old_logprobs", "ref_logprobs", "sampler_logprobs", "entropy", "advantages")
+OF_A_SIDE = ("text", "final", "tokens", "logprobs", "ref_logprobs", "entropy", "logprob", "ref_logprob")  # of a pair
 LARGEST = 80.0  # nats of a log-ratio: a larger one is invalid
 
 
 def samples_of(line: Mapping[str, Any], step: int) -> dict[str, Any] | None:
-    """Return the groups of a step; None if the line has none. A completion lacks the fields that were not sent."""
+    """Return the groups of a step, or its preference pairs; None if the line has none. A completion lacks the fields
+    that were not sent."""
+    if line.get("pairs") is True:
+        pairs = [found for each in _list(line.get("groups")) if (found := _pair(each))]
+        return {"step": step, "pairs": pairs} if pairs else None
     groups = [found for each in _list(line.get("groups")) if (found := _group(each))]
     if not groups:
         return None
@@ -32,6 +37,25 @@ def _group(said: Any) -> dict[str, Any] | None:
     rows = [_completion(each) for each in _list(said.get("completions")) if isinstance(each, Mapping)]
     return {**prompt_fields(said.get("prompt")), "answer": said.get("answer") if isinstance(said.get("answer"), str)
             else None, "completions": rows} if rows else None
+
+
+def _pair(said: Any) -> dict[str, Any] | None:
+    """A chosen and a rejected completion. The margin is the difference of their rewards, None if they have none."""
+    group = _group(said)
+    if group is None or len(group["completions"]) != 2:
+        return None
+    sides = [{key: value for key, value in (each | _sums(each)).items() if key in OF_A_SIDE}
+             for each in group["completions"]]
+    rewards = [each["reward"] for each in group["completions"]]
+    return {**{key: group[key] for key in ("prompt", "rendered", "messages") if key in group},
+            **dict(zip(("chosen", "rejected"), sides, strict=True)),
+            "margin": None if None in rewards else rewards[0] - rewards[1]}
+
+
+def _sums(completion: Mapping[str, Any]) -> dict[str, float | None]:
+    """The log-probs of a whole completion, None if one of a token is missing."""
+    return {name.removesuffix("s"): None if None in values else sum(values)
+            for name in ("logprobs", "ref_logprobs") if (values := completion.get(name)) is not None}
 
 
 def _completion(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from labcore.watch import Watch
+from labcore.watch.trl.given import Given
 from labcore.watch.trl.rollouts import Rollouts, Wrapped
 
 # Hyperparameters that are sent if the trainer has them, under TRL's names.
@@ -56,9 +57,10 @@ class LabCallback:
 
     `name` is the run's name in the lab. `home` is the folder of a lab on this machine (default: RL_LAB_HOME); `url` and
     `token` belong to a lab on another one. The callback sends one of `every` generations, with the tokens of its first
-    `completions` completions. With `stop` the training stops when an alert of the lab asks for it; otherwise the lab
-    cannot change the training. `trainer` is needed only if other code than the trainer calls the callback. `config` are
-    settings beside those of the trainer.
+    `completions` completions; of a trainer that learns from given texts, so many texts of one of `every` steps. With
+    `stop` the training stops when an alert of the lab asks for it; otherwise the lab cannot change the training.
+    `trainer` is needed only if other code than the trainer calls the callback. `config` are settings beside those of
+    the trainer.
     """
 
     def __init__(self, name: str = "", *, home: str | None = None, url: str | None = None, token: str | None = None,
@@ -67,7 +69,8 @@ class LabCallback:
         self.name, self.stop, self.trainer, self.config = name, stop, trainer, dict(config or {})
         self.run: Watch | None = None
         self._where = {"home": home, "url": url, "token": token}
-        self._rollouts = Rollouts(every, completions, self.failed)
+        self._sends = (every, completions, self.failed)
+        self._rollouts: Rollouts | Given = Rollouts(*self._sends)
         self._kept: dict[str, Any] = {}  # the part that a checkpoint stores
         self._settings: dict[str, Any] = {}
         self._row: dict[str, float] = {}
@@ -98,6 +101,7 @@ class LabCallback:
                          config={**described(self.trainer, given.get("model")), **self._settings, **self.config,
                                  "max_steps": state.max_steps})
         self._began = time.monotonic() - before.get("seconds", 0.0)
+        self._rollouts = (Given if Given.fits(self.trainer) else Rollouts)(*self._sends)
         self._rollouts.tokens = before.get("tokens", 0)
         self._row, self._held, self._why = {}, False, ""
         self._kept = {"run": self.run.id}

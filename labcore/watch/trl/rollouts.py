@@ -147,16 +147,17 @@ class Rollouts:
         mask = mask.bool() | ((ids != self._tokenizer.pad_token_id) & ~mask.bool().any(1, keepdim=True))
         lengths = mask.sum(1).tolist()
         columns: dict[str, list[Any]] = {
-            "tokens": [self._written(row[:length]) for row, length in zip(ids.tolist(), lengths, strict=True)]}
+            "tokens": [written(self._tokenizer, row[:length], self._texts)
+                       for row, length in zip(ids.tolist(), lengths, strict=True)]}
         found: dict[bytes, tuple[list[float], list[float]]] = {}
         for seen, logprobs, entropies in self._passes.values():
-            found |= zip(_keys(seen), zip(_listed(logprobs), _listed(entropies), strict=True), strict=True)
+            found |= zip(_keys(seen), zip(listed(logprobs), listed(entropies), strict=True), strict=True)
         rows = [prompt + completion for prompt, completion in zip(_keys(prompts), _keys(ids), strict=True)]
         if all(row in found for row in rows):
             columns["logprobs"], columns["entropy"] = (
                 [found[row][part][:length] for row, length in zip(rows, lengths, strict=True)] for part in (0, 1))
         for name, values in made["fixed"].items():
-            columns[name] = [row[:length] for row, length in zip(_listed(values), lengths, strict=True)]
+            columns[name] = [row[:length] for row, length in zip(listed(values), lengths, strict=True)]
         if "logprobs" in columns:  # TRL skips the pass of the old policy if it equals the policy
             columns.setdefault("old_logprobs", columns["logprobs"])
         self._passes = {}
@@ -167,13 +168,13 @@ class Rollouts:
         given = self._trainer.processing_class
         return getattr(given, "tokenizer", given)  # an image processor has one
 
-    def _written(self, ids: Sequence[int]) -> list[str]:
-        """Return the text of each token."""
-        for each in {*ids}:
-            if each not in self._texts:
-                piece, text = self._tokenizer.convert_ids_to_tokens(each), self._tokenizer.decode([each])
-                self._texts[each] = f" {text}" if str(piece).startswith("▁") and not text.startswith(" ") else text
-        return [self._texts[each] for each in ids]
+
+def written(tokenizer: Any, ids: Sequence[int], known: dict[int, str]) -> list[str]:
+    """Return the text of each token. `known` are those of earlier calls."""
+    for each in {*ids} - known.keys():
+        piece, text = tokenizer.convert_ids_to_tokens(each), tokenizer.decode([each])
+        known[each] = f" {text}" if str(piece).startswith("▁") and not text.startswith(" ") else text
+    return [known[each] for each in ids]
 
 
 def _keys(ids: Any) -> list[bytes]:
@@ -181,7 +182,8 @@ def _keys(ids: Any) -> list[bytes]:
     return [row.tobytes() for row in ids.cpu().numpy()]
 
 
-def _listed(values: Any) -> list[list[float]]:
+def listed(values: Any) -> list[list[float]]:
+    """Return a tensor as rounded lists."""
     rounded: list[list[float]] = values.detach().double().cpu().round(decimals=DIGITS).tolist()
     return rounded
 

@@ -55,3 +55,18 @@ def test_a_step_says_how_many_groups_it_had():
     groups = [{"prompt": "p", "completions": [{"text": "a"}] * 4}]
     found = samples_of({"groups": groups, "of": 64}, 1)
     assert found and found["batch_groups"] == 16
+
+
+def test_pairs_have_both_sides_and_the_difference_of_their_rewards_as_margin():
+    sides = [{**WHOLE, "text": text, "rewards": {"reward": reward}} for text, reward in (("good", 0.7), ("bad", 0.2))]
+    [pair] = samples_of({"pairs": True, "groups": [{"prompt": "p", "completions": sides}]}, 3)["pairs"]
+    assert (pair["prompt"], pair["margin"], pair["chosen"]["text"]) == ("p", pytest.approx(0.5), "good")
+    assert (pair["rejected"]["logprob"], pair["rejected"]["ref_logprob"]) == (-3.0, -4.0)
+    assert "ratio" not in pair["chosen"] and pair["chosen"]["tokens"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("sides, there", [([{"text": "a"}, {"text": "b"}], True), ([{"text": "a"}], False), ([], False),
+                                          ([{"text": "a"}] * 3, False)])
+def test_pairs_without_rewards_have_no_margin_and_a_side_alone_is_no_pair(sides, there):
+    found = samples_of({"pairs": True, "groups": [{"prompt": "p", "completions": sides}]}, 3)
+    assert (found is not None) == there and (not there or found["pairs"][0]["margin"] is None)

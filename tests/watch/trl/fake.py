@@ -88,6 +88,9 @@ class FakeTrainer:
         elif event["event"] == "score":
             self.model.training = event["training"]
             _score(self, event)
+        elif event["event"] == "loss":
+            self.model.training = event["training"]
+            self.compute_loss(self.model, {key: torch.tensor(value) for key, value in event["inputs"].items()}, event)
         else:
             self.state.global_step, self._step = event["step"], event["at"]
             self.control.should_evaluate = event["evaluates"]
@@ -132,11 +135,33 @@ class RLOOTrainer(_Sampling):
     pass
 
 
-class DPOTrainer(FakeTrainer):
+class _Model(torch.nn.Module):
+    """A model that returns what the recorded pass did."""
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(self, input_ids: Any, found: dict[str, Any]) -> Any:
+        return SimpleNamespace(log_probs=torch.tensor(found["log_probs"], requires_grad=found["learns"]),
+                               entropy=torch.tensor(found["entropy"] or []))
+
+
+class _Preferring(FakeTrainer):
+    def __init__(self, *callbacks: LabCallback, **changed: Any) -> None:
+        super().__init__(*callbacks, **changed)
+        self.model, self.ref_model = _Model(self.model.config), _Model()
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], event: dict[str, Any]) -> None:
+        for each in event["passes"]:
+            getattr(self, each["of"])(input_ids=inputs[each["ids"]], found=each)
+
+
+class DPOTrainer(_Preferring):
     pass
 
 
-class KTOTrainer(FakeTrainer):
+class KTOTrainer(_Preferring):
     pass
 
 

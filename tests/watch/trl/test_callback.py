@@ -12,6 +12,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.llm.nets.model import build, save
 from labcore.watch.trl import LabCallback, rollouts
 from labcore.watch.trl.callback import SETTINGS, STATE
+from labcore.watch.trl.given import LOSS
 from tests.golden import trl_callback
 from tests.watch.trl import fake
 from tests.watch.trl.fake import FakeWatch, recorded
@@ -96,8 +97,11 @@ def test_completion_tokens_are_counted_without_prompts():
 
 def test_it_reports_whether_completions_are_sent():
     said = {name: [args[1] for args, _ in played(name)[1].of("event")] for name in TRAINERS}
-    assert said["DPOTrainer"] == ["Metrics only: DPOTrainer generates no completions."]
-    assert {name for name, texts in said.items() if texts[0].startswith("Sent with")} == {"GRPOTrainer", "RLOOTrainer"}
+    assert said["SFTTrainer"] == ["Metrics only: SFTTrainer generates no completions."]
+    assert {name for name, texts in said.items() if texts[0].startswith("Sent with each")} == {
+        "GRPOTrainer", "RLOOTrainer"}
+    assert {name for name, texts in said.items() if texts[0].startswith("Sent with a step: prompts and completions")
+            } == {"DPOTrainer", "KTOTrainer"}
 
 
 def test_a_resumed_training_continues_its_run():
@@ -236,4 +240,4 @@ def test_a_real_trainer_sends_the_recorded_data(name, monkeypatch, tmp_path):
         assert args[0] == others[0] and given.keys() == theirs.keys()
         if len(args) > 1 and isinstance(args[1], dict):
             assert args[1].keys() == others[1].keys()
-    assert {*vars(trainer)}.isdisjoint({"training_step", "evaluate", *rollouts.WATCHED})
+    assert {*vars(trainer)}.isdisjoint({"training_step", "evaluate", LOSS, *rollouts.WATCHED})
