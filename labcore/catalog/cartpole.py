@@ -267,7 +267,8 @@ _WORLDS = (
 
 _CONTINUOUS = ("Pendulum-v1", "MountainCarContinuous-v0", "LunarLanderContinuous-v3")
 
-# Offered where their package is installed.
+# Offered where their packages are installed: Gymnasium imports pygame with them.
+_BOX2D = all(map(find_spec, ("Box2D", "pygame")))
 _OF_BOX2D = (
     ("LunarLander-v3", "Lunar lander", "Land between the flags with three engines.",
      "sees the position, speed and angle of a lander, fires one of three engines or none, and earns reward for landing "
@@ -307,4 +308,4 @@ _OWN: dict[str, dict[str, dict[str, Value]]] = {
 TASKS: dict[str, Task] = {
     key: Task(key, label, help, "", ("deep",) if key in _CONTINUOUS else ("deep", FEW), (ENV_ARGS,), verifiable=False,
               goal={"": goal}, of_algorithm=_OWN.get(key, {}))
-    for key, label, help, goal in (*_WORLDS, *(_OF_BOX2D if find_spec("Box2D") else ()))}
+    for key, label, help, goal in (*_WORLDS, *(_OF_BOX2D if _BOX2D else ()))}
