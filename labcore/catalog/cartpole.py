@@ -283,6 +283,9 @@ ENV_ARGS = Knob("env_args", "Arguments of the world", "", "Arguments of the envi
                 group="task", aliases="env_kwargs environment arguments", advanced=True)
 
 # Where a world needs other values than the rows.
+_LANDER: dict[str, Value] = {
+    "gamma": 0.999, "gae_lambda": 0.98, "environments": 16, "rollout_steps": 256, "mini_batches": 8,
+    "learning_rate": 1e-3, "critic_learning_rate": 2e-3}
 _SPARSE: dict[str, Value] = {"log_std": 1.0, "normalise_observations": True, "normalise_rewards": True}
 _OWN: dict[str, dict[str, dict[str, Value]]] = {
     "Pendulum-v1": {
@@ -303,6 +306,8 @@ _OWN: dict[str, dict[str, dict[str, Value]]] = {
         "trpo": {"rollout_steps": 256, "gae_lambda": 0.98, **_SPARSE},
         "reinforce": {"gae_lambda": 0.98, **_SPARSE},
     },
+    "LunarLander-v3": {"ppo": {**_LANDER, "entropy_coef": 0.005}},
+    "LunarLanderContinuous-v3": {"ppo": _LANDER},
 }
 
 TASKS: dict[str, Task] = {

@@ -65,6 +65,7 @@ _FOUR: Mapping[str, Value] = {"updates_per_batch": 4, "beta": 0.0}
 _HOLE: Mapping[str, Value] = {"reward_source": "order_only", "updates_per_batch": 4}
 _K1: Mapping[str, Value] = {"beta": 1.0, "updates_per_batch": 4}
 _LONG: Mapping[str, Value] = {"temperature": 1.4, "max_new_tokens": 24}
+_LEVELS: Mapping[str, Value] = {"easiest": 2, "numbers": 4, "prompt_pool": 256, "beta": 0.0}
 _CLIFF: Mapping[str, Value] = {"epsilon": 0.1, "epsilon_steps": 0}
 
 _LLM = (
@@ -138,6 +139,26 @@ _LLM = (
         "Each group costs 16 completions, so a step has only 8 prompts."),
         "zero_variance", 'first(run, "frac_reward_zero_std") < 0.1', steps=30,
         knobs={"group_size": 16, "prompts_per_step": 8}, beside="group_of_2"),
+    Preset("pool_uniform", "Prompts drawn uniformly", "Countdown with 2, 3 and 4 numbers, all prompts alike", (
+        "In about three quarters of the groups all rewards are equal, so these groups teach nothing.",
+        "Most of them are prompts that are too hard: no completion reaches the target.",
+        "Run it beside Prompts drawn by pass rate, which samples as many completions."),
+        "zero_variance", 'mean(run, "frac_reward_zero_std") > mean(beside, "frac_reward_zero_std") + 0.15', steps=40,
+        task="countdown", knobs=_LEVELS, beside="pool_learnable"),
+    Preset("pool_learnable", "Prompts drawn by pass rate", "Prompts in proportion to p (1 − p), p the pass rate", (
+        "Prompts that are always or never solved are drawn rarely, so fewer groups have equal rewards.",
+        "The reward rises at once, because other prompts are drawn: compare the chart Reward by level instead.",
+        "The chart Prompt pool shows the share of prompts in reach."),
+        "zero_variance", 'mean(run, "frac_reward_zero_std") < mean(beside, "frac_reward_zero_std") - 0.15', steps=40,
+        task="countdown", knobs={**_LEVELS, "prompt_choice": "learnable"}, beside="pool_uniform"),
+    Preset("curriculum", "Curriculum", "Countdown with 2 numbers first, then 3, then 4", (
+        "The reward falls when prompts with 3 and later 4 numbers are added, although the policy does not get worse.",
+        "In the chart Reward by level, the reward of prompts with 2 numbers rises from step 1 on.",
+        "So read a curriculum by level, never by the curve Reward."),
+        "levels", 'mean(run, "reward_at_level/2") > last(run, "reward") + 0.2 and '
+        'last(run, "reward_at_level/2") > first(run, "reward_at_level/2", 1)', steps=40, task="countdown",
+        knobs={**_LEVELS, "prompt_choice": "by_level", "curriculum_steps": 30},
+        lines=("reward", "reward_at_level/2", "reward_at_level/3")),
     Preset("zero_variance", "Zero-variance trap", "RL from random weights, without SFT first", (
         "The reward is 0 at every step: a model with random weights never writes a correct completion.",
         "The rewards of each group are equal, so every advantage is 0, and so is the gradient.",
