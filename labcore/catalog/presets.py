@@ -139,15 +139,15 @@ _LLM = (
         "Each group costs 16 completions, so a step has only 8 prompts."),
         "zero_variance", 'first(run, "frac_reward_zero_std") < 0.1', steps=30,
         knobs={"group_size": 16, "prompts_per_step": 8}, beside="group_of_2"),
-    Preset("pool_uniform", "Prompts drawn uniformly", "Countdown with 2, 3 and 4 numbers, all prompts alike", (
+    Preset("pool_uniform", "Uniform prompts", "Countdown with 2, 3 and 4 numbers, all prompts alike", (
         "In about three quarters of the groups all rewards are equal, so these groups teach nothing.",
         "Most of them are prompts that are too hard: no completion reaches the target.",
-        "Run it beside Prompts drawn by pass rate, which samples as many completions."),
+        "Run it beside Prompts by pass rate, which samples as many completions."),
         "zero_variance", 'mean(run, "frac_reward_zero_std") > mean(beside, "frac_reward_zero_std") + 0.15', steps=40,
         task="countdown", knobs=_LEVELS, beside="pool_learnable"),
-    Preset("pool_learnable", "Prompts drawn by pass rate", "Prompts in proportion to p (1 − p), p the pass rate", (
+    Preset("pool_learnable", "Prompts by pass rate", "Prompts in proportion to p (1 − p), p the pass rate", (
         "Prompts that are always or never solved are drawn rarely, so fewer groups have equal rewards.",
-        "The reward rises at once, because other prompts are drawn: compare the chart Reward by level instead.",
+        "The reward rises partly because other prompts are drawn: compare the answers of both runs on the page Compare.",
         "The chart Prompt pool shows the share of prompts in reach."),
         "zero_variance", 'mean(run, "frac_reward_zero_std") < mean(beside, "frac_reward_zero_std") - 0.15', steps=40,
         task="countdown", knobs={**_LEVELS, "prompt_choice": "learnable"}, beside="pool_uniform"),
@@ -159,7 +159,7 @@ _LLM = (
         "levels", 'first(run, "reward") > last(run, "reward") + 0.2 and '
         'mean(run, "reward_at_level/2") > last(run, "reward") + 0.2', steps=40, task="countdown",
         knobs={**_LEVELS, "prompt_choice": "by_level", "curriculum_steps": 30},
-        lines=("reward", "reward_at_level/2", "reward_at_level/3")),
+        lines=("reward", "reward_at_level/2")),
     Preset("zero_variance", "Zero-variance trap", "RL from random weights, without SFT first", (
         "The reward is 0 at every step: a model with random weights never writes a correct completion.",
         "The rewards of each group are equal, so every advantage is 0, and so is the gradient.",
