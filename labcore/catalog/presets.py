@@ -145,7 +145,7 @@ _LLM = (
         "Run it beside Prompts by pass rate, which samples as many completions."),
         "zero_variance", 'mean(run, "frac_reward_zero_std") > mean(beside, "frac_reward_zero_std") + 0.15', steps=40,
         task="countdown", knobs=_LEVELS, beside="pool_learnable"),
-    Preset("pool_learnable", "Prompts by pass rate", "Prompts in proportion to p (1 − p), p the pass rate", (
+    Preset("pool_learnable", "Prompts by pass rate", "Prompts in proportion to p(1−p), where p is the pass rate", (
         "Prompts that are always or never solved are drawn rarely, so fewer groups have equal rewards.",
         "The reward rises partly because other prompts are drawn: compare the answers of both runs on the page Compare.",
         "The chart Prompt pool shows the share of prompts in reach."),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from labcore.catalog.panels import PANELS
+
 
 @dataclass(frozen=True)
 class Question:
@@ -98,7 +100,7 @@ QUESTIONS = (
              "training prompts, so compare runs by their answers to the same questions, on the page Compare, or on "
              "held-out rows. The presets Uniform prompts and Prompts by pass rate show the difference.",
              metrics=("groups/solve_none_frac", "groups/solve_all_frac", "pool/drawn_frac", "pool/tried_frac",
-                      "pool/pass_rate"),
+                      "pool/pass_rate", *PANELS["levels"].metrics),
              knobs=("prompt_pool", "prompt_choice", "band_low", "band_high", "curriculum_steps", "explore_share",
                     "easiest")),
     Question("group_size", _GROUPS, "How large should a group be?",
