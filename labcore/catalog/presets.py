@@ -143,13 +143,13 @@ _LLM = (
         "In about three quarters of the groups all rewards are equal, so these groups teach nothing.",
         "Most of them are prompts that are too hard: no completion reaches the target.",
         "Run it beside Prompts by pass rate, which samples as many completions."),
-        "zero_variance", 'mean(run, "frac_reward_zero_std") > mean(beside, "frac_reward_zero_std") + 0.15', steps=40,
+        "zero_variance", 'mean(run, "frac_reward_zero_std") > mean(beside, "frac_reward_zero_std") + 0.1', steps=40,
         task="countdown", knobs=_LEVELS, beside="pool_learnable"),
     Preset("pool_learnable", "Prompts by pass rate", "Prompts in proportion to p(1−p), where p is the pass rate", (
         "Prompts that are always or never solved are drawn rarely, so fewer groups have equal rewards.",
         "The reward rises partly because other prompts are drawn: compare the answers of both runs on the page Compare.",
         "The chart Prompt pool shows the share of prompts in reach."),
-        "zero_variance", 'mean(run, "frac_reward_zero_std") < mean(beside, "frac_reward_zero_std") - 0.15', steps=40,
+        "zero_variance", 'mean(run, "frac_reward_zero_std") < mean(beside, "frac_reward_zero_std") - 0.1', steps=40,
         task="countdown", knobs={**_LEVELS, "prompt_choice": "learnable"}, beside="pool_uniform"),
     Preset("curriculum", "Curriculum", "Countdown with 2 numbers first, then 3, then 4", (
         "The reward falls at the steps 16 and 31, when prompts with 3 and with 4 numbers are added.",

@@ -60,7 +60,7 @@ class Measure:
         if self.how == "top_mass":
             return f"Mass of the likeliest {f'{self.top} tokens' if self.top > 1 else 'token'} after the first position"
         if self.how == "solved":
-            return "Right answers of the trained policy to 1,024 other prompts"
+            return "Right answers of the trained policy to 1,024 prompts of the task"
         said = {"last": f"mean of the last {self.rows} steps", "mean": "mean of all steps",
                 "change": f"last {self.rows} steps − first {self.rows}"}[self.how]
         return f"{METRICS[self.metric].label}, {said}"
