@@ -282,6 +282,14 @@ ENV_ARGS = Knob("env_args", "Arguments of the world", "", "Arguments of the envi
                 "spaces, such as is_slippery=false map_name=8x8. Empty: its own defaults.", "restart", before="",
                 group="task", aliases="env_kwargs environment arguments", advanced=True)
 
+# Methods that learn a world badly, as measured with its defaults (docs/environments.md).
+_CAUTIONS = {
+    "Pendulum-v1": {
+        "reinforce": "REINFORCE does not learn this world: it makes one update per 3,200 steps of the environment, and the "
+                     "noise of whole episodes hides what a torque changed. Choose PPO or TRPO.",
+        "a2c": "A2C learns this world with some seeds only. PPO and TRPO learn it reliably."},
+}
+
 # Where a world needs other values than the rows.
 _LANDER: dict[str, Value] = {
     "gamma": 0.999, "gae_lambda": 0.98, "environments": 16, "rollout_steps": 256, "mini_batches": 8,
@@ -312,5 +320,5 @@ _OWN: dict[str, dict[str, dict[str, Value]]] = {
 
 TASKS: dict[str, Task] = {
     key: Task(key, label, help, "", ("deep",) if key in _CONTINUOUS else ("deep", FEW), (ENV_ARGS,), verifiable=False,
-              goal={"": goal}, of_algorithm=_OWN.get(key, {}))
+              goal={"": goal}, of_algorithm=_OWN.get(key, {}), cautions=_CAUTIONS.get(key, {}))
     for key, label, help, goal in (*_WORLDS, *(_OF_BOX2D if _BOX2D else ()))}
