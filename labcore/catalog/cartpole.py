@@ -267,7 +267,8 @@ _WORLDS = (
 
 _CONTINUOUS = ("Pendulum-v1", "MountainCarContinuous-v0", "LunarLanderContinuous-v3")
 
-# Offered where their package is installed.
+# Offered where their packages are installed: Gymnasium imports pygame with them.
+_BOX2D = all(map(find_spec, ("Box2D", "pygame")))
 _OF_BOX2D = (
     ("LunarLander-v3", "Lunar lander", "Land between the flags with three engines.",
      "sees the position, speed and angle of a lander, fires one of three engines or none, and earns reward for landing "
@@ -281,7 +282,18 @@ ENV_ARGS = Knob("env_args", "Arguments of the world", "", "Arguments of the envi
                 "spaces, such as is_slippery=false map_name=8x8. Empty: its own defaults.", "restart", before="",
                 group="task", aliases="env_kwargs environment arguments", advanced=True)
 
+# Methods that learn a world badly, as measured with its defaults (docs/environments.md).
+_CAUTIONS = {
+    "Pendulum-v1": {
+        "reinforce": "REINFORCE does not learn this world: it makes one update per 3,200 steps of the environment, and the "
+                     "noise of whole episodes hides what a torque changed. Choose PPO or TRPO.",
+        "a2c": "A2C learns this world with some seeds only. PPO and TRPO learn it reliably."},
+}
+
 # Where a world needs other values than the rows.
+_LANDER: dict[str, Value] = {
+    "gamma": 0.999, "gae_lambda": 0.98, "environments": 16, "rollout_steps": 256, "mini_batches": 8,
+    "learning_rate": 1e-3, "critic_learning_rate": 2e-3}
 _SPARSE: dict[str, Value] = {"log_std": 1.0, "normalise_observations": True, "normalise_rewards": True}
 _OWN: dict[str, dict[str, dict[str, Value]]] = {
     "Pendulum-v1": {
@@ -302,9 +314,11 @@ _OWN: dict[str, dict[str, dict[str, Value]]] = {
         "trpo": {"rollout_steps": 256, "gae_lambda": 0.98, **_SPARSE},
         "reinforce": {"gae_lambda": 0.98, **_SPARSE},
     },
+    "LunarLander-v3": {"ppo": {**_LANDER, "entropy_coef": 0.005}},
+    "LunarLanderContinuous-v3": {"ppo": _LANDER},
 }
 
 TASKS: dict[str, Task] = {
     key: Task(key, label, help, "", ("deep",) if key in _CONTINUOUS else ("deep", FEW), (ENV_ARGS,), verifiable=False,
-              goal={"": goal}, of_algorithm=_OWN.get(key, {}))
-    for key, label, help, goal in (*_WORLDS, *(_OF_BOX2D if find_spec("Box2D") else ()))}
+              goal={"": goal}, of_algorithm=_OWN.get(key, {}), cautions=_CAUTIONS.get(key, {}))
+    for key, label, help, goal in (*_WORLDS, *(_OF_BOX2D if _BOX2D else ()))}

@@ -94,7 +94,7 @@ _ROWS = (
          "CartPole-v1", ("network",), "World",
          {"env_steps": "Environment steps", "updates": "Updates", "seconds": "Seconds"}, "env_steps_per_second",
          "labcore.classic.envs.gym_world:goal", short=True, check="labcore.classic.envs.gym_world:check",
-         replay="labcore.classic.deep.evaluation:replay",
+         caution="labcore.classic.envs.gym_world:caution", replay="labcore.classic.deep.evaluation:replay",
          any_task=True),
 )
 WATCH = Kind("watch", "Watched runs", "labcore.watch.converting.elsewhere:Elsewhere", watch.ALGORITHMS, watch.TASKS,

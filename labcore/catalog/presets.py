@@ -65,6 +65,7 @@ _FOUR: Mapping[str, Value] = {"updates_per_batch": 4, "beta": 0.0}
 _HOLE: Mapping[str, Value] = {"reward_source": "order_only", "updates_per_batch": 4}
 _K1: Mapping[str, Value] = {"beta": 1.0, "updates_per_batch": 4}
 _LONG: Mapping[str, Value] = {"temperature": 1.4, "max_new_tokens": 24}
+_LEVELS: Mapping[str, Value] = {"easiest": 2, "numbers": 4, "prompt_pool": 256, "beta": 0.0}
 _CLIFF: Mapping[str, Value] = {"epsilon": 0.1, "epsilon_steps": 0}
 
 _LLM = (
@@ -138,6 +139,27 @@ _LLM = (
         "Each group costs 16 completions, so a step has only 8 prompts."),
         "zero_variance", 'first(run, "frac_reward_zero_std") < 0.1', steps=30,
         knobs={"group_size": 16, "prompts_per_step": 8}, beside="group_of_2"),
+    Preset("pool_uniform", "Uniform prompts", "Countdown with 2, 3 and 4 numbers, all prompts alike", (
+        "In about three quarters of the groups all rewards are equal, so these groups teach nothing.",
+        "Most of them are prompts that are too hard: no completion reaches the target.",
+        "Run it beside Prompts by pass rate, which samples as many completions."),
+        "zero_variance", 'mean(run, "frac_reward_zero_std") > mean(beside, "frac_reward_zero_std") + 0.1', steps=40,
+        task="countdown", knobs=_LEVELS, beside="pool_learnable"),
+    Preset("pool_learnable", "Prompts by pass rate", "Prompts in proportion to p(1−p), where p is the pass rate", (
+        "Prompts that are always or never solved are drawn rarely, so fewer groups have equal rewards.",
+        "The reward rises partly because other prompts are drawn: compare the answers of both runs on the page Compare.",
+        "The chart Prompt pool shows the share of prompts in reach."),
+        "zero_variance", 'mean(run, "frac_reward_zero_std") < mean(beside, "frac_reward_zero_std") - 0.1', steps=40,
+        task="countdown", knobs={**_LEVELS, "prompt_choice": "learnable"}, beside="pool_uniform"),
+    Preset("curriculum", "Curriculum", "Countdown with 2 numbers first, then 3, then 4", (
+        "The reward falls at the steps 16 and 31, when prompts with 3 and with 4 numbers are added.",
+        "The policy does not get worse: in the chart Reward by level, the reward of prompts with 2 numbers rises from "
+        "0.86 to over 0.9.",
+        "So read a curriculum by level, never by the curve Reward."),
+        "levels", 'first(run, "reward") > last(run, "reward") + 0.2 and '
+        'mean(run, "reward_at_level/2") > last(run, "reward") + 0.2', steps=40, task="countdown",
+        knobs={**_LEVELS, "prompt_choice": "by_level", "curriculum_steps": 30},
+        lines=("reward", "reward_at_level/2")),
     Preset("zero_variance", "Zero-variance trap", "RL from random weights, without SFT first", (
         "The reward is 0 at every step: a model with random weights never writes a correct completion.",
         "The rewards of each group are equal, so every advantage is 0, and so is the gradient.",

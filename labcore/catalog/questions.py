@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from labcore.catalog.panels import PANELS
 from labcore.catalog.question import TOPICS, Question
 from labcore.catalog.run_questions import RUN_QUESTIONS
 
@@ -75,9 +76,10 @@ QUESTIONS = (
              "prompt gives no policy gradient; the chart Zero-variance groups shows the shares of both cases. A prompt "
              "pool keeps the pass rate of each prompt, and the choice of prompts can draw only prompts within a band, "
              "for example 0.2 to 0.8. A curriculum begins with easy prompts instead. Band and curriculum change the "
-             "training prompts, so compare runs on held-out rows or by the chart Reward by level.",
+             "training prompts, so compare runs by their answers to the same questions, on the page Compare, or on "
+             "held-out rows. The presets Uniform prompts and Prompts by pass rate show the difference.",
              metrics=("groups/solve_none_frac", "groups/solve_all_frac", "pool/drawn_frac", "pool/tried_frac",
-                      "pool/pass_rate"),
+                      "pool/pass_rate", *PANELS["levels"].metrics),
              knobs=("prompt_pool", "prompt_choice", "band_low", "band_high", "curriculum_steps", "explore_share",
                     "easiest")),
     Question("group_size", _GROUPS, "How large should a group be?",

@@ -23,6 +23,8 @@ class Task:
     "prompt → right answer", with " → wrong one" where the task brings that as well. `right` is what a right completion
     has passed, as a label, where no verifier is chosen (`labcore.catalog.right`).
 
+    `cautions` say by an algorithm's key why it learns the task badly.
+
     `sees` and `goal` are parts of the sentence that describes the task (`labcore.catalog.goal`): "The model `sees`
     {prompt}, `goal`." `goal` has an entry for each value of the knob that decides what earns reward, and "" for all
     others.
@@ -44,6 +46,7 @@ class Task:
     prm: Mapping[str, Value] = field(default_factory=dict)
     example: str = ""
     of_algorithm: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    cautions: Mapping[str, str] = field(default_factory=dict)
     right: str = "Exact match"
     sees: str = "sees"
     goal: Mapping[str, str] = field(default_factory=lambda: {"": "must write {answer}, and earns 1 if exact"})

@@ -1,6 +1,6 @@
-"""Record the results of this lab's studies: `python -m labcore.exports.recorded_studies "KIND OF MACHINE"` writes
-`recorded.json`, the table of docs/studies.md and a capsule of each winner. For the lab's makers; a study without a
-result here stays as it was.
+"""Record the results of this lab's studies: `python -m labcore.exports.recorded_studies "KIND OF MACHINE" [STUDY…]`
+writes `recorded.json`, the table of docs/studies.md and a capsule of each winner. For the lab's makers; a study without
+a result here, or that is not named where some are, stays as it was.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ PAGE, CAPSULES = DOCS / "studies.md", DOCS / "studies"
 BEGIN, END = "<!-- results: made by labcore.exports.recorded_studies -->", "<!-- end of results -->"
 
 
-def keep(machine: str) -> list[str]:
-    """Write all of it; return the keys of the studies that have a result in this lab."""
+def keep(machine: str, *keys: str) -> list[str]:
+    """Write the studies of these keys, or all; return the keys of those that have a result in this lab."""
     store, kept = Store(), dict(recorded.read())
     rows, found = store.sweep_runs()[::-1], []
-    for key, study in STUDIES.items():
+    for key in keys or STUDIES:
+        study = STUDIES[key]
         runs = plan.found(study, rows)
         if all(runs.finished().values()) and not runs.active:
             for spec in needed(study, runs):
@@ -100,4 +101,4 @@ def _line(contrast: Contrast, each: Recorded) -> str:
 
 
 if __name__ == "__main__":
-    print(", ".join(keep(sys.argv[1])))
+    print(", ".join(keep(*sys.argv[1:])))

@@ -11,22 +11,26 @@ import tempfile
 from pathlib import Path
 
 from labcore.catalog import kinds
+from labcore.catalog.presets import of_kind
 from labcore.errors import LabError
 from labcore.runs.files import bases
 from labcore.runs.files.storage import in_home
+from labcore.runs.presets import spec_of
 from labcore.runs.spec.run_spec import RunSpec, base_spec, make, policy_of_run
 from labcore.runs.store.dialects import sqlite_url
 from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 
-TASKS = ("sort", "add")  # what a first visit trains on
+TASKS = ("sort", "add")  # what a first visit trains on, beside the presets
 TEACHER = "sort"  # the task that a first visit has a teacher of
 
 
 def specs() -> dict[str, RunSpec]:
-    """The SFT specs of the bases that come with the lab, by their names: of the kind's usual model and algorithm."""
+    """The SFT specs of the bases that come with the lab, by their names: those of the kind's usual model and algorithm,
+    and those that presets start from."""
     kind = kinds.kind("llm")
-    found = (base_spec(make(algorithm_key=kind.algorithm, task_key=task)) for task in TASKS)
+    first = [make(algorithm_key=kind.algorithm, task_key=task) for task in TASKS]
+    found = map(base_spec, [*first, *map(spec_of, of_kind(kind.key))])
     return {spec.hash(): spec for spec in (*found, teacher_spec()) if spec}
 
 

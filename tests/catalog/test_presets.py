@@ -12,6 +12,7 @@ from docs import record_presets
 from labcore.analysis.lessons.expression import parse
 from labcore.catalog import inactive
 from labcore.catalog.conditions import updates
+from labcore.catalog.panels import with_switched
 from labcore.catalog.presets import PRESETS, RECORDED, Preset, preset, recorded
 from labcore.errors import LabError
 from labcore.runs.presets import preset_of, spec_of, unwatched
@@ -34,7 +35,8 @@ def test_its_settings_can_be_run_and_each_has_an_effect(each: Preset) -> None:
 @ALL
 def test_it_says_three_things_and_where_to_look(each: Preset) -> None:
     assert len(each.look) == 3 and all(sentence.endswith(".") for sentence in each.look)
-    assert each.chart in spec_of(each).row.charts(spec_of(each).task_row)
+    spec = spec_of(each)
+    assert each.chart in with_switched(spec.row.charts(spec.task_row), spec.knobs)
     names = ["run", "beside"] if each.beside else ["run"]
     assert all(run in names for run, _ in parse(each.claim, names).reads)
 

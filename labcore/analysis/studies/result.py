@@ -27,6 +27,7 @@ from labcore.runs.traces import Trace
 # The numbers that studies compare, one of a run each. What a checkpoint has to be asked for is a job's affair.
 
 PROMPTS = 256  # that a checkpoint answers for "top_mass"
+QUESTIONS = 1024  # for "solved": the same ones for every run of a study, drawn as the task draws them
 
 
 def of_run(measure: Measure, row: RunRow, trace: Trace) -> float:
@@ -50,6 +51,9 @@ def asked(measure: Measure, row: RunRow) -> jobs.Spec | None:
     """The job that has the number, where the run's own rows do not."""
     if measure.how == "step_seconds":
         return {**cost_asked(row.spec), "repeat": row.spec.seed}
+    if measure.how == "solved":
+        knobs = {key: row.spec.knobs[key] for key in ("temperature", "top_k", "top_p", "max_new_tokens")}
+        return {"job": "quiz", "models": [f"{row.id}@{row.step}"], "count": QUESTIONS, "seed": 0, **knobs}
     if measure.how != "top_mass":
         return None
     name = f"{measure.model}:{row.id}" if measure.model else f"{row.id}@{row.step}"
@@ -101,6 +105,14 @@ def mass_of(result: Mapping[str, Any], top: int) -> float:
     return float(np.average([row["mass"][place] for row in rows], weights=[row["samples"] for row in rows]))
 
 
+def _solved(measure: Measure, row: RunRow, trace: Trace) -> float:
+    """The share of right answers, one for each prompt, at the run's own temperature."""
+    found = jobs.outcome(jobs.job_id(asked(measure, row) or {}))
+    if not found or not found.result:
+        return np.nan
+    return float(np.mean([bool(answer["exact"]) for answer in found.result["columns"][0]["answers"]]))
+
+
 def _wrong_length(measure: Measure, row: RunRow, trace: Trace) -> float:
     """Mean length in tokens of the completions that are not right, in the sampled steps among the last `rows`.
 
@@ -120,7 +132,7 @@ def _wrong_lengths(samples: Mapping[str, Any]) -> list[int]:
 
 
 _TAKEN = {"last": _last, "mean": _mean, "change": _change, "step_seconds": _step_seconds, "models": _models,
-          "top_mass": _top_mass, "wrong_length": _wrong_length}
+          "top_mass": _top_mass, "wrong_length": _wrong_length, "solved": _solved}
 
 
 # ---------------------------------------------------------------- result

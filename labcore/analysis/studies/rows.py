@@ -268,6 +268,30 @@ def _process_rewards() -> Study:
         winner="Outcome")
 
 
+def _difficulty() -> Study:
+    pool: dict[str, Value] = {"easiest": 2, "numbers": 4, "prompt_pool": 256, "beta": 0.0}
+    names = {"Uniform": "uniform", "p (1 − p)": "learnable", "Band 0.2–0.8": "band"}
+    by_rate = [*names][1:]
+
+    def against(name: str) -> dict[str, float]:
+        return {name: 1.0, "Uniform": -1.0}
+
+    tokens = Measure(metric="num_tokens", rows=1)
+    return Study(
+        "difficulty", "Difficulty of prompts", "With equally many sampled tokens, more prompts are solved if prompts "
+        "are drawn by their pass rate p, in proportion to p (1 − p) or from a band, than if they are drawn uniformly.",
+        "Foster et al. 2025, arXiv:2502.12272; Bae et al. 2025, arXiv:2504.03380",
+        "GRPO on countdown with 2, 3 and 4 numbers, a pool of 256 prompts, β 0, 32 prompts × 8 completions a step, 40 "
+        "steps. The base solves most prompts with 2 numbers and hardly any with 4.",
+        [Setting(name, "grpo", {**pool, "prompt_choice": choice}) for name, choice in names.items()],
+        [*(Contrast(f"Right answers: {name} − uniform", against(name), Measure("solved"), low=0.0) for name in by_rate),
+         *(Contrast(f"Zero-variance groups: {name} − uniform", against(name), Measure("mean", "frac_reward_zero_std"),
+                    high=0.0, decides=False) for name in by_rate),
+         *(Contrast(f"Sampled tokens: {name} − uniform; equal: within 5,000 of about 66,000", against(name), tokens,
+                    low=-5000, high=5000, decides=False) for name in by_rate)],
+        task="countdown", winner="p (1 − p)")
+
+
 STUDIES: dict[str, Study] = {study.key: study for study in (
     _lambdas(), _clipping(), _noise(), _beta(), _bandit(), _samples(), _action_space(), _cost(), _over_optimisation(),
-    _length_bias(), _staleness(), _distillation(), _process_rewards())}
+    _length_bias(), _staleness(), _distillation(), _process_rewards(), _difficulty())}

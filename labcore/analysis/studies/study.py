@@ -17,9 +17,8 @@ class Measure:
     """One number of a run.
 
     `how` names the function of `labcore.analysis.studies.result` that takes it. Of a `metric` that is the mean of its
-    last
-    `rows` rows ("last"), of all ("mean"), or the last rows' less the first rows' ("change"). `model` and `top` are the
-    affair of "top_mass".
+    last `rows` rows ("last"), of all ("mean"), or the last rows' less the first rows' ("change"). `model` and `top` are
+    the affair of "top_mass".
     """
 
     how: str = "last"
@@ -33,14 +32,15 @@ class Measure:
         """Of the number; empty where it is a count."""
         if self.how == "step_seconds":
             return "s/step"
-        own = {"models": "networks", "top_mass": "probability", "wrong_length": "tokens"}
+        own = {"models": "networks", "top_mass": "probability", "wrong_length": "tokens",
+               "solved": "share"}
         return own.get(self.how) or METRICS[self.metric].unit
 
     @property
     def kind(self) -> str:
         """The quantity and its unit: numbers of one kind can be drawn on one scale."""
         own = {"step_seconds": "Processor time, s/step", "models": "Networks in memory", "top_mass": "Probability mass",
-               "wrong_length": "Length, tokens"}
+               "wrong_length": "Length, tokens", "solved": "Right answers, share"}
         change = "Change of " if self.how == "change" else ""  # of a reward model's score, say, which has no bounds
         return own.get(self.how) or change + METRICS[self.metric].axis
 
@@ -59,6 +59,8 @@ class Measure:
             return "Networks in memory, including the reward model"
         if self.how == "top_mass":
             return f"Mass of the likeliest {f'{self.top} tokens' if self.top > 1 else 'token'} after the first position"
+        if self.how == "solved":
+            return "Right answers of the trained policy to 1,024 prompts of the task"
         said = {"last": f"mean of the last {self.rows} steps", "mean": "mean of all steps",
                 "change": f"last {self.rows} steps − first {self.rows}"}[self.how]
         return f"{METRICS[self.metric].label}, {said}"

@@ -119,6 +119,11 @@ def check_few_actions(task: Task, knobs: Mapping[str, Value]) -> None:
                        "or REINFORCE, or a world such as CartPole-v1.")
 
 
+def caution(spec: RunSpec) -> str:
+    """Why the method learns this world badly, as its row in the catalog says; mostly empty."""
+    return spec.task_row.cautions.get(spec.algorithm, "")
+
+
 def goal(spec: RunSpec) -> Goal:
     """The sentence about the goal of a run: from the catalog for known environments, else from the sizes of the
     environment. Raises LabError as `describe`."""

@@ -117,6 +117,10 @@ def test_each_measure_takes_its_number(store):
     write_text(jobs.folder(jobs.job_id(measures.asked(Measure("step_seconds"), row))) / "result.json", json.dumps(
         {"seconds": [0.5, 0.25, 0.3]}))
     assert measures.of_run(Measure("step_seconds"), row, columns) == 0.25
+    answers = [{"exact": right} for right in (True, False, False, None)]
+    jobs.put(asked := measures.asked(Measure("solved"), row))
+    write_text(jobs.folder(jobs.job_id(asked)) / "result.json", json.dumps({"columns": [{"answers": answers}]}))
+    assert measures.of_run(Measure("solved"), row, columns) == 0.25 and asked["models"] == [f"{run_id}@4"]
     completions = [{"exact": False, "tokens": ["a"] * 3}, {"exact": True, "tokens": ["a"] * 9}]
     write_text(run_folder(run_id) / "samples" / "step-000004.json", json.dumps(
         {"step": 4, "groups": [{"completions": completions}]}))

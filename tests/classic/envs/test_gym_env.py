@@ -7,6 +7,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.spaces import Box
 
+from labcore.catalog.cartpole import ALGORITHMS, TASKS
 from labcore.classic.envs.cartpole import WORLD
 from labcore.classic.envs.gym_env import (
     CartPoleEnvironments,
@@ -16,6 +17,7 @@ from labcore.classic.envs.gym_env import (
 )
 from labcore.classic.envs.gym_world import _scale, describe, described
 from labcore.errors import LabError
+from labcore.runs.spec.run_spec import make
 
 TRIED = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4", "Pendulum-v1",
          "MountainCarContinuous-v0", "Blackjack-v1"]
@@ -35,6 +37,14 @@ def test_every_registered_environment_is_described_or_refused_in_a_sentence():
     if not find_spec("Box2D"):
         assert 'pip install "gymnasium[box2d]"' in str(found["BipedalWalker-v3"])
     assert found["Pendulum-v1"].continuous and found["MountainCarContinuous-v0"].actions == 1
+
+
+def test_a_world_says_which_methods_learn_it_badly():
+    for world in TASKS.values():
+        assert set(world.cautions) <= set(ALGORITHMS) and all(said.endswith(".") for said in world.cautions.values())
+    weak, good = (make(kind="cartpole", algorithm_key=key, task_key="Pendulum-v1") for key in ("reinforce", "ppo"))
+    assert weak.caution().startswith("REINFORCE does not learn ") and not good.caution()
+    assert not make(kind="cartpole", algorithm_key="reinforce", task_key="Blackjack-v1").caution()
 
 
 @pytest.mark.parametrize("env_id", TRIED)

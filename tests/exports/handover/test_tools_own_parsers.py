@@ -187,26 +187,34 @@ def test_ms_swift_takes_its_arguments(files, checkpoint, tmp_path, monkeypatch):
     """All algorithms in one test, because its first import takes seconds."""
     if version_of("ms-swift") != ms_swift.VERSION:
         pytest.skip(f"ms-swift {ms_swift.VERSION} is not installed: see requirements-swift.txt")
-    parse = import_module("swift.utils").parse_args
-    classes = import_module("swift.arguments")
     for algorithm, task in ONE_TASK.items():
-        each = switched(plan(algorithm, task, files, steps=2), pair_prompts=2, letters=2)
-        if not ms_swift.kind(each):
-            continue
-        folder = tmp_path / algorithm
-        folder.mkdir()
-        monkeypatch.chdir(folder)
-        for file in filter(Path.is_file, tmp_path.iterdir()):
-            (folder / file.name).write_bytes(file.read_bytes())
-        words = started(learnable(ms_swift.script(each)), folder, str(checkpoint), here=True)
-        import_module("swift.template").TEMPLATE_MAPPING.pop("as_written", None)  # of the algorithm before
-        import_module("swift.model").MODEL_MAPPING.pop("any_model", None)
-        parsed, left = parse(classes.SftArguments if words[1] == "sft" else classes.RLHFArguments, words[2:])
-        assert not left and parsed.learning_rate == each["learning_rate"] and parsed.gradient_accumulation_steps == 1
-        assert parsed.template_meta.template_type == "as_written" and not (parsed.fp16 or parsed.bf16)
-        for key, value in ms_swift.settings(each).items():
-            if "$" not in str(value) and key not in CHANGED:
-                assert listed(getattr(parsed, key)) == listed(value), (algorithm, key)
+        plain = switched(plan(algorithm, task, files, steps=2), pair_prompts=2, letters=2)
+        for name, each in {"plain": plain, "engine": switched(plain, **ENGINE)}.items():
+            if not ms_swift.kind(each):
+                continue
+            parsed = swift_arguments(each, tmp_path, tmp_path / f"{algorithm}-{name}", checkpoint, monkeypatch)
+            assert parsed.learning_rate == each["learning_rate"] and parsed.gradient_accumulation_steps == 1
+            assert parsed.template_meta.template_type == "as_written" and not parsed.fp16
+            assert parsed.bf16 == (name == "engine")
+            for key, value in ms_swift.settings(each).items():
+                if "$" not in str(value) and key not in CHANGED:
+                    assert listed(getattr(parsed, key)) == listed(value), (algorithm, name, key)
+
+
+def swift_arguments(each: Plan, files: Path, folder: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What ms-swift's own classes make of the arguments of a plan's script, run in a new `folder` with the files."""
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for file in filter(Path.is_file, files.iterdir()):
+        (folder / file.name).write_bytes(file.read_bytes())
+    words = started(learnable(ms_swift.script(each)), folder, str(checkpoint), here=True)
+    import_module("swift.template").TEMPLATE_MAPPING.pop("as_written", None)  # of the script before
+    import_module("swift.model").MODEL_MAPPING.pop("any_model", None)
+    classes = import_module("swift.arguments")
+    parsed, left = import_module("swift.utils").parse_args(
+        classes.SftArguments if words[1] == "sft" else classes.RLHFArguments, [*words[2:], "--use_cpu", "true"])
+    assert not left
+    return parsed
 
 
 CHANGED = ("external_plugins", "output_dir", "torch_dtype", "report_to", "reward_funcs", "lr_scheduler_type", "optim",
