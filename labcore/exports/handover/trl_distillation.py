@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog import choices
+from labcore.exports.folder import TEACHER
 from labcore.exports.handover.plan import (
     MEASURED,
     Line,
@@ -22,13 +23,12 @@ from labcore.exports.handover.trl_online import RULES as ONLINE
 from labcore.runs.spec.model_names import may_be_hub_id
 
 TAUGHT = ("GKDTrainer", "DistillationTrainer")
-PLACE = "teacher"  # the folder of a teacher that is a run of the lab
 
 
 def teacher(plan: Plan) -> str:
     """The argument `teacher_model`: a folder or an id of the hub."""
     name = str(plan.get("teacher", ""))
-    return name if _published(name) else PLACE
+    return name if _published(name) else TEACHER
 
 
 # GKDTrainer takes conversations only: this writes one as the plain text that the run has.
@@ -49,7 +49,7 @@ def _published(name: str) -> bool:
 def teacher_line(plan: Plan, value: Any) -> Line:
     """The teacher as an argument of the script's code."""
     there = _published(str(value))
-    note = "" if there else f"export that run, and put its folder checkpoint here as {PLACE}"
+    note = "" if there else f"the folder {TEACHER} in the run's export"
     return Line("", value, {}, built_in=there, note=note)
 
 

@@ -159,6 +159,10 @@ def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                        "`reference_every=0` or `lora_rank=0`.")
 
 
+NO_TEACHER = ("There is no teacher to learn from: set `teacher` to a run (RUN, RUN@STEP or RUN@best), or to the folder or "
+              "hub id of a Hugging Face model with the policy's vocabulary.")
+
+
 def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
     """Check that a task's own pairs come from a task that brings them, and others from one with a verifier."""
     fits = {choice.key: task_row.pairs if choice.from_file else task_row.verifiable
@@ -189,10 +193,13 @@ def check_uploads(knobs: Mapping[str, Value]) -> None:
 
 
 def pinned_teacher(row: Algorithm, knobs: Mapping[str, Value]) -> dict[str, Value]:
-    """The teacher with its step, where the run learns from one that is named. Raises LabError where it is no model."""
-    name = str(knobs.get("teacher", ""))
-    if not name or row.knob("teacher").choices or not choices.needs_teacher(knobs):
+    """The teacher with its step, where the run learns from one. Raises LabError where none is named, or it is no model.
+    """
+    if not choices.needs_teacher(knobs) or row.knob("teacher").choices:
         return {}
+    name = str(knobs["teacher"])
+    if not name:
+        raise LabError(NO_TEACHER)
     return {"teacher": model_names.pinned_teacher(name)}
 
 
