@@ -134,13 +134,15 @@ def _compared(with_reference: bool) -> tuple[str, str]:
 def trained(values: Mapping[str, Value]) -> str:
     """The target of a preference loss, and whether anything is sampled for it, in words."""
     losses = {loss.trains for loss in chosen(PREFERENCE_LOSS, values)}
-    pairs = losses - {"answer"}
+    pairs = losses - {"answer", "opponent"}
     what = ("Each side is trained by itself" if "sides" in losses else "The margin between the sides and the "
             "chosen side are trained" if pairs - {"margin"} else "The margin between the sides is trained")
     if "answer" in losses:
         what = f"{what}, and the task's own answer is imitated" if pairs else "The task's own answer is imitated"
     elif pairs == {"margin"}:
         what = "Only the margin between the sides is trained"
+    if "opponent" in losses:
+        what += ", and the reference's completion is made less likely"
     return f"{what}; {'the next pairs are sampled' if _each_step(values) else 'nothing is sampled'}."
 
 

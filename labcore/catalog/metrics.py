@@ -240,6 +240,12 @@ _ALL = (
            "completions."),
     Metric("logps/answer", "Log-prob, task's answer", "nats/sequence", "Mean summed log-probability of the tasks' own "
            "answers, where a loss learns them.", healthy="Rises.", better="higher", chart="entropy"),
+    Metric("logps/opponent", "Log-prob, reference's completions", "nats/sequence", "Mean summed log-probability of the "
+           "reference's completions under the policy, which XPO lowers to explore.", chart="entropy"),
+    Metric("win_rate", "Win rate against the opponent", "probability", "Mean probability σ(R − R') that the policy's "
+           "completion beats the opponent's, R' being the opponent's reward. The opponent is the reference (XPO) or a "
+           "mixture of policy and reference (Nash-MD).", healthy="Rises above 0.5.", scale="rate", better="higher",
+           now="beats the opponent with probability {}"),
     Metric("eval_accuracy", "Held-out accuracy", "share of pairs", "Share of held-out pairs whose chosen side scores "
            "higher.", healthy="Rises above 0.5. Labels with noise keep it below 1.", scale="rate", better="higher",
            short="held out", now="scores the chosen side higher in {} of the pairs"),

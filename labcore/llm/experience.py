@@ -31,6 +31,7 @@ from labcore.llm.generation import (
     token_square_sums,
     token_values,
 )
+from labcore.llm.nets.mixture import Mixture
 from labcore.llm.nets.tape import Tape
 from labcore.llm.networks import TEACHER
 from labcore.llm.prompt_values import prompt_values
@@ -49,7 +50,7 @@ class Sampled:
     """P problems with G completions each: their rewards, these after shaping (B,), and which rows are kept (B,).
 
     `kept` is by the shaped rewards alone; the batch's rollout knows the rewards of tokens and a KL in the reward too.
-    `greedy_rewards` (B,) are those of the greedy completion of each row's prompt, where the advantage asks for them.
+    `rival_rewards` (B,) are those of the completion that each row is compared with, where the advantage asks for them.
     """
 
     problems: list[Problem]
@@ -59,7 +60,7 @@ class Sampled:
     rewards: Rewards
     shaped: Tensor
     kept: Tensor
-    greedy_rewards: Tensor | None = None
+    rival_rewards: Tensor | None = None
 
     @property
     def group_size(self) -> int:
@@ -190,7 +191,7 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
         old_values=None if session.critic is None else token_values(session, prompts, completions),
         token_rewards=_on(sampled.rewards.per_token, session.device), step_ends=_ends(sampled.rewards, session.device),
         turn_rewards=_on(sampled.rewards.of_turns, session.device),
-        greedy_rewards=sampled.greedy_rewards, past_rewards=torch.full_like(sampled.shaped, session.past_rewards),
+        rival_rewards=sampled.rival_rewards, past_rewards=torch.full_like(sampled.shaped, session.past_rewards),
         reward_parts=_on(torch.stack([sampled.rewards.parts[name] for name in parts], 1), session.device)
         if parts else None,
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
@@ -214,11 +215,11 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     The batch may have been sampled for another algorithm.
     """
     sampled = batch.batch
-    greedy = _greedy_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
+    greedy = _rival_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
     answers, answer_mask = demonstrations(session, sampled.problems)
     taught = _taught(session, sampled.prompts, sampled.completions)
     after = shaped(session, sampled.rewards, sampled.completions)
-    return _selected(session, sampled, replace(batch.rollout, shaped=after, greedy_rewards=greedy,
+    return _selected(session, sampled, replace(batch.rollout, shaped=after, rival_rewards=greedy,
                                                demonstrations=answers, demonstration_mask=answer_mask,
                                                teacher_logprobs=taught[0], teacher_likeliest=taught[1],
                                                square_sums=_square_sums(session, sampled),
@@ -279,7 +280,7 @@ def judged(session: LlmSession, problems: list[Problem], generated: Generated) -
     group_size, after = len(completions) // len(problems), shaped(session, rewards, completions)
     return Sampled(problems, generated.prompts, completions, generated.texts, rewards, after,
                    _kept(session, rewards, completions, after, group_size),
-                   _greedy_rewards(session, problems, Sampling.of(session.knobs), group_size))
+                   _rival_rewards(session, problems, Sampling.of(session.knobs), group_size))
 
 
 def _kept(session: LlmSession, rewards: Rewards, completions: Completions, totals: Tensor, group_size: int) -> Tensor:
@@ -302,16 +303,25 @@ def _ends(rewards: Rewards, device: torch.device) -> Tensor | None:
     return None if rewards.step_scores is None else (~rewards.step_scores.isnan()).to(device)
 
 
-def _greedy_rewards(session: LlmSession, problems: list[Problem], sampling: Sampling,
-                    group_size: int) -> Tensor | None:
-    """The reward of each prompt's greedy completion, shaped and with the rewards of its tokens as the others are, once
-    for each row of its group; None where nothing asks for it."""
-    if "greedy" not in choices.ADVANTAGE[session.knobs["advantage"]].rollouts:
+def _rival_rewards(session: LlmSession, problems: list[Problem], sampling: Sampling, group_size: int) -> Tensor | None:
+    """The reward of the completion that each row is compared with, shaped and with the rewards of its tokens as the
+    others are: its prompt's greedy completion, or one that the mixture of policy and reference samples for it. None
+    where nothing asks for it. (B,)"""
+    rollouts = choices.ADVANTAGE[session.knobs["advantage"]].rollouts
+    if not rollouts:
         return None
+    mixed = "mixture" in rollouts
     with sampling_weights(session):
-        greedy: Generated = generate(session, session.policy, problems, 1, replace(sampling, greedy=True))
-    session.tokens += int(greedy.completions.mask.sum())
-    return earned(session, problems, greedy).repeat_interleave(group_size)
+        rivals: Generated = generate(session, mixture_of(session), problems, group_size, sampling) if mixed else generate(
+            session, session.policy, problems, 1, replace(sampling, greedy=True))
+    session.tokens += int(rivals.completions.mask.sum())
+    rewards = earned(session, problems, rivals)
+    return rewards if mixed else rewards.repeat_interleave(group_size)
+
+
+def mixture_of(session: LlmSession) -> Mixture:
+    """The geometric mixture of policy and reference, in which the reference has the weight `mixture_share`."""
+    return Mixture(session.policy, session.reference, float(session.knobs["mixture_share"]))
 
 
 def _filled(rounds: Sequence[Sampled], count: int) -> Sampled:
@@ -332,7 +342,7 @@ def groups_of(sampled: Sampled, prompts: Tensor) -> Sampled:
         Completions(completions.ids[rows], completions.mask[rows], completions.truncated[rows],
                     completions.sampled_logprobs[rows]),
         [sampled.texts[row] for row in on_cpu.tolist()], sampled.rewards[on_cpu], sampled.shaped[rows],
-        sampled.kept[rows], None if sampled.greedy_rewards is None else sampled.greedy_rewards[rows])
+        sampled.kept[rows], None if sampled.rival_rewards is None else sampled.rival_rewards[rows])
 
 
 def joined(rounds: Sequence[Sampled]) -> Sampled:
@@ -343,7 +353,7 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
                           for part in parts])
 
     done = [each.completions for each in rounds]
-    rewards, greedy = [each.rewards for each in rounds], _all_of([each.greedy_rewards for each in rounds])
+    rewards, greedy = [each.rewards for each in rounds], _all_of([each.rival_rewards for each in rounds])
     tokens = {name: _all_of([getattr(each, name) for each in rewards])
               for name in ("per_token", "step_scores", "step_gold", "of_turns")}
     spread = {name: None if parts is None else columns(parts, False) for name, parts in tokens.items()}

@@ -113,6 +113,8 @@ def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio
     if weights.sampler_correction.__name__ in found:
         outside = call(weights.outside_bounds, knobs, {**tensors, "sampler_logprobs": rollout.sampler_logprobs})
         measured["sampling/outside_frac"] = masked_mean(outside.float(), mask)
+    if "mixture" in choices.ADVANTAGE[knobs["advantage"]].rollouts and rollout.rival_rewards is not None:
+        measured["win_rate"] = (rollout.shaped - rollout.rival_rewards)[mask.any(1)].sigmoid().nanmean()
     surrogate = choices.SURROGATE[knobs["surrogate"]]
     if surrogate.needs_ratio:
         kl_from_old = k3(rollout.old_logprobs, logprobs)

@@ -41,7 +41,7 @@ class Rollout:
     token_rewards: Tensor | None = None  # (B, T) on top of `rewards`
     step_ends: Tensor | None = None  # (B, T) bool, where a step ends; None: steps are not scored
     turn_rewards: Tensor | None = None  # (B, T) parts of `rewards` that single turns earned, at their last tokens
-    greedy_rewards: Tensor | None = None  # (B,) that of the prompt's greedy completion
+    rival_rewards: Tensor | None = None  # (B,) of the completion that each is compared with, one of a rollout of its own
     past_rewards: Tensor | None = None  # (B,) the mean of all earlier steps, the same in each row
     reward_parts: Tensor | None = None  # (B, K) rewards that the total is a weighted sum of
     part_weights: Tensor | None = None  # (B, K) their weights, the same in each row
@@ -178,10 +178,11 @@ def _of_sequences(knobs: Mapping[str, Any], rollout: Rollout, token_rewards: Ten
 
     def first(rows: Tensor | None) -> Tensor | None:
         return None if rows is None else rows.view(-1, size)[:, :1]
+    rivals = None if rollout.rival_rewards is None else rollout.rival_rewards.view(-1, size)
     parts = rollout.reward_parts if rollout.reward_parts is not None else totals[:, None]
     weights = rollout.part_weights if rollout.part_weights is not None else torch.ones_like(parts)
     advantages = call(member(choices.ADVANTAGE, knobs["advantage"]), knobs, {
-        "rewards": totals.view(-1, size), "greedy_rewards": first(rollout.greedy_rewards),
+        "rewards": totals.view(-1, size), "greedy_rewards": first(rollout.rival_rewards), "opponent_rewards": rivals,
         "lengths": rollout.completion_mask.sum(1).view(-1, size), "past_rewards": first(rollout.past_rewards),
         "prompt_values": first(rollout.prompt_values),
         "reward_parts": parts.T.reshape(-1, len(parts) // size, size), "part_weights": weights[0]}).reshape(-1, 1)
@@ -203,8 +204,8 @@ def _compared(knobs: Mapping[str, Any], rollout: Rollout, totals: Tensor) -> Ten
     if choice.group:
         others = scored.view(-1, rollout.group_size).sum(1) - 1
         scored = scored & (others > 0).repeat_interleave(rollout.group_size)
-    if "greedy" in choice.rollouts and rollout.greedy_rewards is not None:
-        scored = scored & ~rollout.greedy_rewards.isnan()
+    if choice.rollouts and rollout.rival_rewards is not None:
+        scored = scored & ~rollout.rival_rewards.isnan()
     if choice.of_prompt and rollout.prompt_values is not None:
         scored = scored & ~rollout.prompt_values.isnan()
     return scored[:, None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import log
+
 from labcore.catalog.choice import Advantage, Caution, Family, Letter, Normalisation, There
 from labcore.catalog.conditions import kl_in
 from labcore.catalog.families.distillation import TEACHER, TEACHER_DISCOUNT
@@ -36,6 +38,12 @@ TRACKER_HALF_LIFE = Knob(
     "lags more. Lower: the baseline follows a fast-learning "
     "policy.", "next batch", 0.1, 1e6, (2.0, 64.0), unit="updates", group="advantage")
 
+MIXTURE_SHARE = Knob(
+    "mixture_share", "Reference's share of the mixture", 0.5, "The opponent samples from a geometric mixture of policy "
+    "and reference. Higher: nearer to the reference, an opponent that stays the same. Lower: nearer to the policy, which "
+    "then plays against itself. 1: the reference alone.", "next batch", 0.0, 1.0, (0.1, 0.9), r"\alpha_m", "share",
+    group="advantage", aliases="mixture_coef")
+
 # What the other tools call their settings.
 _SCALE, _VERL, _BY_STD, _OPENRLHF = ("scale_rewards", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
                                      "--algo.advantage.estimator")
@@ -61,12 +69,20 @@ def _of_teacher(of: Numbers) -> Worked:
     return Worked("log π_T − log π_old", "{teacher_logprobs} − {old_logprobs:b}")
 
 
+def _of_opponent(of: Numbers) -> Worked:
+    """The opponent's reward is what the advantage says of it."""
+    chance = of["reward"] - of["baseline"] + 0.5
+    return Worked("σ(R − R of the opponent) − ½", "1 / (1 + exp({opponent} − {reward:b})) − 0.5",
+                  f"beats the opponent with probability {chance:.2f}",
+                  {"opponent": of["reward"] - log(chance / (1 - chance))})
+
+
 def _swift(scale: str, estimator: str = "grpo", note: str = "") -> There:
     return There("ms-swift", {"advantage_estimator": estimator, _SCALE: scale}, note)
 
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
-                   ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights",
+                   ("rewards", "lengths", "greedy_rewards", "opponent_rewards", "past_rewards", "reward_parts", "part_weights",
                     "token_rewards", "values", "completion_mask", "scored_tokens", "old_logprobs", "square_sums",
                     "teacher_logprobs", "step_ends", "group_size", "prompt_values"), (
     Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,
@@ -123,6 +139,11 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         _swift("none", note="ms-swift subtracts the group's mean, not the reward of a greedy completion"),
         There("OpenRLHF", note="the baseline is the mean of the others in the group, not the reward of a greedy "
               "completion", name="rloo"))),
+    Advantage("win_probability", "probability of beating a completion of the mixture, less ½",
+              r"\sigma(R - R_{opp}) - \tfrac12", "sequence", rollouts=("mixture",), knobs=(MIXTURE_SHARE,),
+              letters=(Letter("opp", r"R_{opp}=R(y'),\quad y'\sim\pi_\theta^{1-\alpha_m}\pi_{ref}^{\alpha_m}"),),
+              worked=_of_opponent, bias="Direction: it maximises the probability of beating the mixture of policy and "
+              "reference, and not the mean reward."),
     Advantage("moving_average", "reward − mean of all rewards of earlier steps", r"R - \bar R_{past}", "sequence",
               against="batch", exact=True,
               worked=lambda of: Worked("R − mean of all earlier R", _BASELINE),

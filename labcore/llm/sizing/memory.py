@@ -109,7 +109,8 @@ def whole_batch(spec: RunSpec, sizes: Sizes) -> Batch:
     prompts = int(knobs["pairs_per_step"])
     source = choices.PAIRS[str(knobs["pairs"])]
     drawn = prompts if source.each_step else sizes.sampled_at_once if source.once else 0
-    return Batch(prompts, 2, max(drawn * int(knobs["group_size"]), measured), sizes.prompt, length)
+    each = 2 if source.opposed else int(knobs["group_size"])  # completions that are drawn for a prompt
+    return Batch(prompts, 2, max(drawn * each, measured), sizes.prompt, length)
 
 
 def batch(spec: RunSpec, sizes: Sizes, card: int | None = None) -> Batch:

@@ -26,6 +26,7 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     """
     _check_choices(row, knobs)
     _check_losses(row, knobs)
+    _check_opponent(row, knobs)
     _check_rewards(knobs)
     if knobs.get("compile") and knobs.get("gradient_checkpointing"):
         raise LabError("`compile` and `gradient_checkpointing` do not go together: switch `compile` off to save "
@@ -140,12 +141,24 @@ def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         if knobs["divergence"] != "reverse_kl" and loss.reference and not loss.differences:
             raise LabError(f"The preference loss `{name}` looks at each side by itself, and only in their difference "
                            "does the constant of another divergence cancel: set `divergence=reverse_kl`.")
+        if loss.opposed and not choices.PAIRS[str(knobs["pairs"])].opposed:
+            able = " or ".join(f"`pairs={source.key}`" for source in choices.PAIRS if source.opposed)
+            raise LabError(f"The preference loss `{name}` lowers the completion that the reference wrote: set {able}.")
         if loss.mismatched and int(knobs["pairs_per_step"]) < 2:
             raise LabError(f"The preference loss `{name}` compares with completions of other prompts: set "
                            "`pairs_per_step` to 2 or more.")
         if knobs["pair_weighting"] and not loss.pairwise:
             raise LabError(f"The preference loss `{name}` has no number for each pair, so pairs cannot be weighted: "
                            "switch `pair_weighting` off, or choose another preference loss.")
+
+
+def _check_opponent(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check that there is a reference where the policy is compared with its completions."""
+    needs = [each for family in (choices.PAIRS, choices.ADVANTAGE) for each in choices.chosen(family, knobs)
+             if getattr(each, "opposed", False) or "mixture" in getattr(each, "rollouts", ())]
+    if needs and "reference" not in row.models:
+        raise LabError(f"With `{needs[0].key}` the policy is compared with the reference's completions, and {row.label} "
+                       "holds no reference: run another algorithm, such as dpo or grpo.")
 
 
 def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
