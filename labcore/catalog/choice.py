@@ -320,6 +320,13 @@ class SftLoss(Choice):
 
 
 @dataclass(frozen=True, eq=False)
+class TeacherContext(Choice):
+    """What a teacher reads beside the prompt. `group`: it looks at the other completions of one prompt."""
+
+    group: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class Pairs(Choice):
     """A source of pairs. `once`: they are made before the first step; `from_file`: they are the task's own;
     `each_step`: the policy samples them at every step; `opposed`: one side each, the reference the other."""

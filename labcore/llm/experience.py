@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,6 +41,7 @@ from labcore.llm.rollout import Rollout, total_rewards
 from labcore.llm.sampler_weights import sampling_weights
 from labcore.llm.session import LlmSession
 from labcore.llm.teacher import asked, sampled_measures
+from labcore.llm.teacher_context import teacher_prompts
 from labcore.maths.call import call, member
 from labcore.tasks.environment import EnvironmentTask
 from labcore.tasks.task import Problem
@@ -95,7 +97,8 @@ class Batch:
         metrics = score_metrics(whole.rewards, whole.completions) | kl_metrics(
             rollout.old_logprobs, rollout.ref_logprobs, rollout.completion_mask) | episode_metrics(whole.texts)
         if rollout.teacher_logprobs is not None:
-            metrics |= sampled_measures(rollout.old_logprobs, rollout.teacher_logprobs, rollout.completion_mask)
+            metrics |= sampled_measures(rollout.old_logprobs, rollout.teacher_logprobs, rollout.completion_mask,
+                                        rollout.in_context)
         if whole.group_size > 1:
             metrics |= group_shares(after, whole.rewards.exact)
         metrics |= _by_level(whole)
@@ -183,7 +186,6 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
     else:  # the old log-probs are of other weights than the policy's, also where the policy is the reference
         reference = token_logprobs(session, session.reference, prompts, completions)
     answers, answer_mask = demonstrations(session, sampled.problems)
-    taught = _taught(session, prompts, completions)
     parts = sampled.rewards.weights
     rollout = Rollout(
         prompts, completions.ids, completions.mask, completions.truncated, sampled.shaped, old,
@@ -195,10 +197,9 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
         reward_parts=_on(torch.stack([sampled.rewards.parts[name] for name in parts], 1), session.device)
         if parts else None,
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
-        sampler_logprobs=completions.logprobs if corrected else None, teacher_logprobs=taught[0],
-        teacher_likeliest=taught[1], square_sums=_square_sums(session, sampled), age=age, apart=apart,
+        sampler_logprobs=completions.logprobs if corrected else None, square_sums=_square_sums(session, sampled), age=age, apart=apart,
         at_reference=reference is None, prompt_values=_prompt_values(session, sampled),
-        demonstrations=answers, demonstration_mask=answer_mask)
+        demonstrations=answers, demonstration_mask=answer_mask, **_taught(session, sampled))
     return _selected(session, sampled, rollout)
 
 
@@ -217,11 +218,10 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     sampled = batch.batch
     greedy = _rival_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
     answers, answer_mask = demonstrations(session, sampled.problems)
-    taught = _taught(session, sampled.prompts, sampled.completions)
     after = shaped(session, sampled.rewards, sampled.completions)
     return _selected(session, sampled, replace(batch.rollout, shaped=after, rival_rewards=greedy,
                                                demonstrations=answers, demonstration_mask=answer_mask,
-                                               teacher_logprobs=taught[0], teacher_likeliest=taught[1],
+                                               **_taught(session, sampled),
                                                square_sums=_square_sums(session, sampled),
                                                prompt_values=_prompt_values(session, sampled)))
 
@@ -238,9 +238,16 @@ def _square_sums(session: LlmSession, sampled: Sampled) -> Tensor | None:
     return token_square_sums(session, sampled.prompts, sampled.completions) if asked else None
 
 
-def _taught(session: LlmSession, prompts: Prompts, completions: Completions) -> tuple[Tensor | None, Tensor | None]:
-    """What the teacher says of each token (`teacher.asked`), where the session has one."""
-    return asked(session, prompts, completions) if TEACHER in session.models else (None, None)
+def _taught(session: LlmSession, sampled: Sampled) -> dict[str, Any]:
+    """What the teacher says of each token (`teacher.asked`), and the prompts that it sees: fields of a rollout. Nothing
+    where the session has no teacher."""
+    if TEACHER not in session.models:
+        return dict.fromkeys(("teacher_logprobs", "teacher_likeliest", "teacher_prompts", "in_context"))
+    prompts, there = teacher_prompts(session, sampled.problems, sampled.texts, sampled.rewards.exact,
+                                     sampled.completions.ids.shape[1])
+    logprobs, likeliest = asked(session, sampled.prompts if prompts is None else prompts, sampled.completions)
+    return {"teacher_logprobs": logprobs, "teacher_likeliest": likeliest, "teacher_prompts": prompts,
+            "in_context": there}
 
 
 def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollout:

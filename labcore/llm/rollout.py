@@ -48,6 +48,8 @@ class Rollout:
     sampler_logprobs: Tensor | None = None  # (B, T) where `old_logprobs` are not the sampler's but the trainer's
     teacher_logprobs: Tensor | None = None  # (B, T) a teacher's
     teacher_likeliest: Tensor | None = None  # (B, T) the token that the teacher finds likeliest
+    teacher_prompts: Prompts | None = None  # B of them: the teacher's, where it has a context beside the prompt
+    in_context: Tensor | None = None  # (B,) bool: whether the teacher has one; None: it sees the prompt alone
     prompt_values: Tensor | None = None  # (B,) a number of each prompt that the run keeps, once for each row
     square_sums: Tensor | None = None  # (B, T) the sum of squared probabilities before each token
     demonstrations: Tensor | None = None  # (P, D) the tokens of each prompt's right answer
@@ -93,6 +95,11 @@ class Rollout:
         """The tokens that the updates learn from: those of the completions that are kept. (B, T)"""
         return self.completion_mask if self.kept is None else self.completion_mask & self.kept[:, None]
 
+    @property
+    def taught(self) -> Tensor:
+        """The counted tokens that a teacher grades: all, unless it waits for a context. (B, T)"""
+        return self.counted if self.in_context is None else self.counted & self.in_context[:, None]
+
     def select(self, prompts: Tensor) -> Rollout:
         """The rollout of some of its prompts, whole groups. prompts: (N,) indices."""
         members = torch.arange(self.group_size, device=prompts.device)
@@ -119,7 +126,7 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
     summed over the completion for those made from one reward a completion. Cheap enough to be done anew at every
     update, so that a change of β, γ or λ counts at once.
     """
-    counted = rollout.counted
+    counted = rollout.taught if choices.ADVANTAGE[knobs["advantage"]].teacher else rollout.counted
     advantage = member(choices.ADVANTAGE, knobs["advantage"])
     if choices.ADVANTAGE[knobs["advantage"]].level == "sequence":
         return replace(rollout, advantages=_of_sequences(knobs, rollout, _token_rewards(knobs, rollout)) * counted)

@@ -6,7 +6,7 @@ from math import log
 
 from labcore.catalog.choice import Advantage, Caution, Family, Letter, Normalisation, There
 from labcore.catalog.conditions import kl_in
-from labcore.catalog.families.distillation import TEACHER, TEACHER_DISCOUNT
+from labcore.catalog.families.distillation import CONTEXT, SINGLE_STEP, TEACHER, TEACHER_DISCOUNT
 from labcore.catalog.families.rewards import REWARD
 from labcore.catalog.knob import Knob
 from labcore.catalog.worked import Numbers, Worked
@@ -64,7 +64,7 @@ _NO_TEACHER = (
 def _of_teacher(of: Numbers) -> Worked:
     """The log-ratio of the token alone; with a discount those of later tokens are added, which one token does not
     know."""
-    if of["teacher_discount"]:
+    if of["teacher_discount"] or of["single_step"]:
         return Worked("log π_T − log π_old, and those of later tokens", "{advantage}")
     return Worked("log π_T − log π_old", "{teacher_logprobs} − {old_logprobs:b}")
 
@@ -338,11 +338,11 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),
     Advantage("teacher_log_ratio", "log-ratio of teacher to policy, plus discounted log-ratios of later tokens",
               r"\textstyle\sum_{s\ge t}\gamma_T^{s-t}\log\tfrac{\pi_T(y_s)}{\pi_{old}(y_s)}", teacher=True,
-              knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, elsewhere=_NO_TEACHER,
+              knobs=(TEACHER, TEACHER_DISCOUNT, SINGLE_STEP, *CONTEXT), worked=_of_teacher, elsewhere=_NO_TEACHER,
               trainer="DistillationTrainer"),
     Advantage("teacher_mean_log_ratio", "mean log-ratio of teacher to policy from this token on",
               r"\frac{\sum_{s\ge t}\gamma_T^{s-t}\log\frac{\pi_T(y_s)}{\pi_{old}(y_s)}}{\sum_{s\ge t}\gamma_T^{s-t}}",
-              teacher=True, knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, elsewhere=(
+              teacher=True, knobs=(TEACHER, TEACHER_DISCOUNT, SINGLE_STEP, *CONTEXT), worked=_of_teacher, elsewhere=(
         There("ms-swift", {"teacher_kl_coef": 1.0}, "the log-ratio of the token itself"), *_NO_TEACHER),
               trainer="DistillationTrainer",
               bias="Direction: the mean over the rest of a completion gives its last tokens more weight."),

@@ -161,7 +161,7 @@ def drawn(sizes: Sizes, loop: str) -> int:
 def teacher_logits(sizes: Sizes, spec: RunSpec, done: Batch) -> int:
     """Bytes of the tables of a loss over the whole vocabulary, in float32: both log-distributions, the teacher's
     logits, and what their difference takes; of a chunk where they are many."""
-    loss = [each for each in choices.chosen(choices.SFT_LOSS, spec.knobs) if each.teacher]
+    loss = any(each.teacher for each in choices.chosen(choices.SFT_LOSS, spec.knobs)) or spec.knobs.get("single_step")
     return 5 * FULL * min(done.rows * done.length * sizes.vocabulary, sizes.most_logits) if loss else 0
 
 

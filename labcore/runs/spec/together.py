@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from labcore.catalog import choices, reward_terms
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.families.distillation import SELF
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.mix.row import can_be_mixed
@@ -211,6 +212,11 @@ def pinned_teacher(row: Algorithm, knobs: Mapping[str, Value]) -> dict[str, Valu
     if not choices.needs_teacher(knobs) or row.knob("teacher").choices:
         return {}
     name = str(knobs["teacher"])
+    if name == SELF:
+        if "reference" not in row.models:
+            raise LabError(f"{row.label} holds no reference that could be its own teacher: name another model in "
+                           "`teacher`.")
+        return {}
     if not name:
         raise LabError(NO_TEACHER)
     return {"teacher": model_names.pinned_teacher(name)}
