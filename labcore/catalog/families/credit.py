@@ -55,6 +55,7 @@ _NO_TEACHER = (
     There("ms-swift", {"teacher_kl_coef": 1.0}),
     There("DistillationTrainer", {"beta": 1.0}, "the reverse KL over the whole vocabulary: the mean gradient of the "
           "log-ratio with a discount of 0, with less noise"),
+    There("SDFTTrainer SDPOTrainer"),
     There("verl", {_VERL: "grpo"}, "verl's trainer takes no teacher here, so this script trains another algorithm: "
           "GRPO on the rewards"),
     There("OpenRLHF", note="OpenRLHF takes no teacher, so this script trains another algorithm: REINFORCE on the "
