@@ -14,7 +14,8 @@ from app.tokens import readable
 from app.training import mix, step_time
 from app.training.feed import LARGE
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.choices import ADVANTAGE, PAIRS, PREFERENCE_LOSS, SFT_LOSS, chosen, written_share
+from labcore.catalog.choices import ADVANTAGE, PAIRS, PREFERENCE_LOSS, SFT_LOSS, TEACHER_CONTEXT, chosen, written_share
+from labcore.catalog.families.distillation import SELF
 from labcore.catalog.kinds import task as task_of
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS
@@ -153,9 +154,13 @@ def _each_step(values: Mapping[str, Value]) -> bool:
 def _graded(values: Mapping[str, Value]) -> tuple[str, str, str]:
     """How the answers of the online loop get their advantages."""
     if any(each.teacher for each in chosen(ADVANTAGE, values)):
+        says = "A frozen model says how likely it finds each token. The reward is logged but not used."
+        if values.get("teacher") == SELF:
+            says = (f"The model itself reads {chosen(TEACHER_CONTEXT, values)[0].label}, and says how likely it then finds "
+                    "each token.")
         return ("2 · The teacher grades each token", '<span class="rl-pos">+ likelier under the teacher</span><br>'
                 '<span class="rl-neg">− less likely under it</span><br>&nbsp;',
-                "A frozen model says how likely it finds each token. The reward is logged but not used.")
+                says)
     return ("2 · Answers are scored", '<span class="rl-pos">+ above the others</span><br>'
             '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier gives a reward; better than "
             "expected is an advantage above zero.")

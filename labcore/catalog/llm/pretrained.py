@@ -53,12 +53,12 @@ def _beta(value: float, source: str) -> Defaults:
 # Which configuration of TRL an algorithm's learning rate is from: its own, else that of its loop.
 _CONFIGS = {**dict.fromkeys(("opd", "minillm"), "DistillationConfig"), "gkd": "GKDConfig", "sdft": "SDFTConfig",
             "sdpo": "SDPOConfig", "rloo": "RLOOConfig",
-            "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig",
+            **dict.fromkeys(("online_dpo", "xpo", "nash_md"), "OnlineDPOConfig"), "kto": "KTOConfig",
             **dict.fromkeys(("simpo", "cpo", "alphapo"), "CPOConfig"), "orpo": "ORPOConfig",
             "tpo": "TPOConfig", "online": "GRPOConfig",
             "preference": "DPOConfig", "prm": "PRMConfig", "reward_model": "RewardConfig", "sft": "SFTConfig"}
 _RATES = {"OnlineDPOConfig": 5e-7, "TPOConfig": 5e-7, "PRMConfig": 1e-5, "RewardConfig": 1e-4, "SFTConfig": 2e-5,
-          "GKDConfig": 2e-5}  # of the others: 1e-6
+          "GKDConfig": 2e-5, "SDFTConfig": 5e-5, "SDPOConfig": 5e-5}  # of the others: 1e-6
 _RATE = 1e-6
 
 _OF_ALL: Defaults = {
