@@ -14,7 +14,8 @@ from app.tokens import readable
 from app.training import mix, step_time
 from app.training.feed import LARGE
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.choices import ADVANTAGE, PAIRS, PREFERENCE_LOSS, SFT_LOSS, chosen, written_share
+from labcore.catalog.choices import ADVANTAGE, PAIRS, PREFERENCE_LOSS, SFT_LOSS, TEACHER_CONTEXT, chosen, written_share
+from labcore.catalog.families.distillation import SELF
 from labcore.catalog.kinds import task as task_of
 from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS
@@ -134,13 +135,15 @@ def _compared(with_reference: bool) -> tuple[str, str]:
 def trained(values: Mapping[str, Value]) -> str:
     """The target of a preference loss, and whether anything is sampled for it, in words."""
     losses = {loss.trains for loss in chosen(PREFERENCE_LOSS, values)}
-    pairs = losses - {"answer"}
+    pairs = losses - {"answer", "opponent"}
     what = ("Each side is trained by itself" if "sides" in losses else "The margin between the sides and the "
             "chosen side are trained" if pairs - {"margin"} else "The margin between the sides is trained")
     if "answer" in losses:
         what = f"{what}, and the task's own answer is imitated" if pairs else "The task's own answer is imitated"
     elif pairs == {"margin"}:
         what = "Only the margin between the sides is trained"
+    if "opponent" in losses:
+        what += ", and the reference's completion is made less likely"
     return f"{what}; {'the next pairs are sampled' if _each_step(values) else 'nothing is sampled'}."
 
 
@@ -151,9 +154,13 @@ def _each_step(values: Mapping[str, Value]) -> bool:
 def _graded(values: Mapping[str, Value]) -> tuple[str, str, str]:
     """How the answers of the online loop get their advantages."""
     if any(each.teacher for each in chosen(ADVANTAGE, values)):
+        says = "A frozen model says how likely it finds each token. The reward is logged but not used."
+        if values.get("teacher") == SELF:
+            says = (f"The model itself reads {chosen(TEACHER_CONTEXT, values)[0].label}, and says how likely it then finds "
+                    "each token.")
         return ("2 · The teacher grades each token", '<span class="rl-pos">+ likelier under the teacher</span><br>'
                 '<span class="rl-neg">− less likely under it</span><br>&nbsp;',
-                "A frozen model says how likely it finds each token. The reward is logged but not used.")
+                says)
     return ("2 · Answers are scored", '<span class="rl-pos">+ above the others</span><br>'
             '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier gives a reward; better than "
             "expected is an advantage above zero.")

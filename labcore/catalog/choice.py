@@ -177,7 +177,7 @@ class Advantage(Choice):
     critic. `squares`: it asks for the sum of squared probabilities at each token. `of_prompt`: it compares with a
     number that the run keeps for each prompt, by this function of `labcore.llm.prompt_values`. `by_part`: it compares
     each named reward by itself. `constant`: it is the same for all completions. `rollouts`: further completions that it
-    asks for. `scaled`: it is divided by a spread. `against` says of what the baseline is: the "batch" or the "group";
+    asks for, greedy or from the mixture of policy and reference. `scaled`: it is divided by a spread. `against` says of what the baseline is: the "batch" or the "group";
     where advantages are whitened, `exact` that nothing else is different then. `alone` is its bias with one prompt a
     batch, where that is another one. `teacher`: it asks for a teacher's log-probs, and not for rewards."""
 
@@ -190,7 +190,7 @@ class Advantage(Choice):
     of_prompt: str = ""
     by_part: bool = False
     constant: bool = False
-    rollouts: tuple[Literal["greedy"], ...] = ()
+    rollouts: tuple[Literal["greedy", "mixture"], ...] = ()
     scaled: bool = False
     against: Literal["batch", "group", ""] = ""
     exact: bool = False
@@ -294,7 +294,7 @@ class PreferenceLoss(Choice):
     completions too. `every_token`: it counts every token, also where LD-DPO weighs some down for others. `mismatched`:
     it asks for the KL of completions with other prompts. `trains`: the margin, both sides each by itself, the margin
     and the chosen side, the chosen side alone, or the task's own answer. `own_answer`: it learns that answer, a third
-    completion beside the pair. `any_divergence`: other divergences were derived for it. `term` is what its term is
+    completion beside the pair. `opposed`: it asks which side the reference wrote. `any_divergence`: other divergences were derived for it. `term` is what its term is
     called that counts every token, where LD-DPO weighs some down."""
 
     reference: bool = False
@@ -306,7 +306,8 @@ class PreferenceLoss(Choice):
     every_token: bool = False
     mismatched: bool = False
     own_answer: bool = False
-    trains: Literal["margin", "sides", "margin and chosen", "chosen", "answer"] = "margin"
+    opposed: bool = False
+    trains: Literal["margin", "sides", "margin and chosen", "chosen", "answer", "opponent"] = "margin"
     any_divergence: bool = False
     term: str = ""
 
@@ -319,13 +320,21 @@ class SftLoss(Choice):
 
 
 @dataclass(frozen=True, eq=False)
+class TeacherContext(Choice):
+    """What a teacher reads beside the prompt. `group`: it looks at the other completions of one prompt."""
+
+    group: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class Pairs(Choice):
     """A source of pairs. `once`: they are made before the first step; `from_file`: they are the task's own;
-    `each_step`: the policy samples them at every step."""
+    `each_step`: the policy samples them at every step; `opposed`: one side each, the reference the other."""
 
     once: bool = False
     from_file: bool = False
     each_step: bool = False
+    opposed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from typing import Any
 from labcore.catalog import reward_terms
 from labcore.catalog.choice import Family, Ratio
 from labcore.catalog.families.credit import ADVANTAGE, NORMALISATION
+from labcore.catalog.families.distillation import TEACHER_CONTEXT
 from labcore.catalog.families.kl import AGGREGATION, KL_ESTIMATOR
 from labcore.catalog.families.preferences import DIVERGENCE, PAIRS, PREFERENCE_LOSS
 from labcore.catalog.families.process import STEP_LABELS, STEP_REWARD
@@ -26,12 +27,12 @@ from labcore.catalog.knob import Knob
 
 __all__ = ["ADVANTAGE", "AGGREGATION", "DIVERGENCE", "FAMILIES", "KL_ESTIMATOR", "KL_PLACEMENTS", "NORMALISATION",
            "NO_LOSS", "OBJECTIVE", "PAIRS", "PREFERENCE_LOSS", "RATIO", "REWARD", "SELECTION", "SFT_LOSS", "SHAPING",
-           "STEP_LABELS", "STEP_REWARD", "SURROGATE", "chosen", "losses_of", "needs_reward_model", "needs_teacher",
+           "STEP_LABELS", "STEP_REWARD", "SURROGATE", "TEACHER_CONTEXT", "chosen", "losses_of", "needs_reward_model", "needs_teacher",
            "own_knobs", "ratio_of", "sources_of", "weighted_losses", "written_share"]
 
 FAMILIES: tuple[Family[Any], ...] = (
     REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION,
-    PREFERENCE_LOSS, DIVERGENCE, PAIRS, SFT_LOSS, STEP_LABELS, STEP_REWARD)
+    PREFERENCE_LOSS, DIVERGENCE, PAIRS, SFT_LOSS, STEP_LABELS, STEP_REWARD, TEACHER_CONTEXT)
 
 KL_PLACEMENTS = ("reward", "loss", "off")
 

@@ -28,7 +28,7 @@ BETA = 0.2  # the reward of a right answer is 1: the optimum is e^5 times as sur
 LONGEST = 6  # tokens
 SAFE = {"beta": (0.05, 2.0), "learning_rate": (1e-4, 3e-2)}
 STORY = ("reward", "kl", "exact_distance", "exact_objective", "exact_gradient", "exact_kl")
-_GONE = {"rollouts"} | {knob.key for knob in (*DIFFICULTY, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, SFT_STEPS,
+_GONE = {"rollouts", "context_share"} | {knob.key for knob in (*DIFFICULTY, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, SFT_STEPS,
                                               SFT_TARGET)}
 _OWN_BETA = re.compile(r" β is \d.*$")  # what a row says of the value that it has in the LLM lab
 
@@ -41,6 +41,8 @@ def _row(row: Algorithm) -> Algorithm:
         own["beta"] = BETA
     if "teacher" in usual:
         own["teacher"], penalised = OPTIMUM, True
+    if "teacher_context" in usual:
+        own["teacher_context"] = "nothing"
     if usual.get("pairs") == "reference_once":
         own["pairs"] = "dataset"
     if not all(source.known for source in choices.chosen(choices.REWARD, usual)):
@@ -60,6 +62,8 @@ def _fitted(knob: Knob) -> Knob:
         return replace(knob, choices=(OPTIMUM,), forkable=False, help="The policy learns from the optimum π*, the "
                        f"policy with the highest reward − {BETA:g} × KL to the reference. Its objective is then the "
                        "same.")
+    if knob.key == "teacher_context":
+        return replace(knob, choices=("nothing",), help="The optimum needs no context, and a table cannot read one.")
     return replace(knob, safe=SAFE[knob.key]) if knob.key in SAFE else knob
 
 

@@ -135,6 +135,9 @@ _ALL = (
     Metric("teacher/agreement", "Agreement with the teacher", "share of tokens", "Share of the batch's tokens where "
            "policy and teacher have the same most likely token.", healthy="Rises towards 1.", scale="rate",
            better="higher"),
+    Metric("teacher/context_frac", "Completions with a context", "share of completions", "Share of completions for which "
+           "the teacher had a context: an answer of the task, or another right completion of the group. The others teach "
+           "nothing.", scale="rate", chart="reward"),
     Metric("exact/kl", "KL to the reference, exact", "nats/token", "KL(policy ‖ reference) of a completion, over every "
            "completion, divided by the policy's mean length.", r"KL(\pi,\pi_{ref})", better="lower",
            short="exact", kind="exact"),
@@ -240,6 +243,12 @@ _ALL = (
            "completions."),
     Metric("logps/answer", "Log-prob, task's answer", "nats/sequence", "Mean summed log-probability of the tasks' own "
            "answers, where a loss learns them.", healthy="Rises.", better="higher", chart="entropy"),
+    Metric("logps/opponent", "Log-prob, reference's completions", "nats/sequence", "Mean summed log-probability of the "
+           "reference's completions under the policy, which XPO lowers to explore.", chart="entropy"),
+    Metric("win_rate", "Win rate against the opponent", "probability", "Mean probability σ(R − R') that the policy's "
+           "completion beats the opponent's, R' being the opponent's reward. The opponent is the reference (XPO) or a "
+           "mixture of policy and reference (Nash-MD).", healthy="Rises above 0.5.", scale="rate", better="higher",
+           now="beats the opponent with probability {}"),
     Metric("eval_accuracy", "Held-out accuracy", "share of pairs", "Share of held-out pairs whose chosen side scores "
            "higher.", healthy="Rises above 0.5. Labels with noise keep it below 1.", scale="rate", better="higher",
            short="held out", now="scores the chosen side higher in {} of the pairs"),

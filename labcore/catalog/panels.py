@@ -53,6 +53,7 @@ _PANELS = (
     Panel("pass_at_k", "Held-out pass@k", tuple(f"held_out/pass@{k}" for k in (2, 4, 8, 16, 32, 64)), "reward"),
     Panel("zero_variance", "Zero-variance groups", (
         "frac_reward_zero_std", "groups/solve_none_frac", "groups/solve_all_frac"), "clip", groups=True),
+    Panel("win_rate", "Win rate against the opponent", ("win_rate",), "reward"),
     Panel("levels", "Reward by level", tuple(f"reward_at_level/{level}" for level in range(21)), "reward"),
     Panel("pool", "Prompt pool", ("pool/drawn_frac", "pool/tried_frac", "pool/pass_rate"), "clip"),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),

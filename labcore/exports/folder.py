@@ -1,5 +1,5 @@
 """A run as files for other programs: `metrics.csv`, `events.csv`, `knobs.csv`, `spec.json` and `checkpoint/`, which
-is a Hugging Face folder, or with LoRA the adapter as `peft` has it. Numbers are written as they were logged, to the
+is a Hugging Face folder, or with LoRA the adapter as `peft` has it; `teacher/` where a model of the lab taught it. Numbers are written as they were logged, to the
 last digit. Imports no torch.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from labcore.catalog import choices
 from labcore.catalog.metrics import ordered
 from labcore.errors import LabError, os_reason
 from labcore.runs.faults import disk_full
@@ -22,6 +23,7 @@ from labcore.runs.files import atomic, event_file, storage, tables
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import is_run_id, made, path_of, run_folder
 from labcore.runs.knob_history import Change, KnobHistory
+from labcore.runs.spec import model_names
 from labcore.runs.store.store import Event, RunRow, Step, Store
 
 # ---------------------------------------------------------------- tensorboard
@@ -47,6 +49,7 @@ def write(folder: Path, run: RunRow, rows: Collection[Step], events: Sequence[Ev
 # ---------------------------------------------------------------- folder
 
 STORED = (".safetensors",)  # weights do not shrink
+TEACHER = "teacher"  # the folder of a teacher that is a model of this lab
 
 
 def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool = False, merged: bool = False,
@@ -94,6 +97,9 @@ def _fill(store: Store, row: RunRow, folder: Path, tensorboard: bool, merged: bo
     if row.spec.kind_row.elsewhere:  # its weights stay with the trainer
         return
     _copy_checkpoint(row.id, folder / "checkpoint", best)
+    taught = choices.needs_teacher(row.spec.knobs) and model_names.teacher_here(str(row.spec.knobs["teacher"]))
+    if taught:
+        shutil.copytree(taught, folder / TEACHER)
     if merged and row.spec.knobs.get("lora_rank"):
         resolve_name("labcore.llm.nets.model:export_merged")(folder / "checkpoint", folder / "merged")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from labcore.llm.generation import (
     token_square_sums,
     token_values,
 )
+from labcore.llm.nets.mixture import Mixture
 from labcore.llm.nets.tape import Tape
 from labcore.llm.networks import TEACHER
 from labcore.llm.prompt_values import prompt_values
@@ -39,6 +41,7 @@ from labcore.llm.rollout import Rollout, total_rewards
 from labcore.llm.sampler_weights import sampling_weights
 from labcore.llm.session import LlmSession
 from labcore.llm.teacher import asked, sampled_measures
+from labcore.llm.teacher_context import teacher_prompts
 from labcore.maths.call import call, member
 from labcore.tasks.environment import EnvironmentTask
 from labcore.tasks.task import Problem
@@ -49,7 +52,7 @@ class Sampled:
     """P problems with G completions each: their rewards, these after shaping (B,), and which rows are kept (B,).
 
     `kept` is by the shaped rewards alone; the batch's rollout knows the rewards of tokens and a KL in the reward too.
-    `greedy_rewards` (B,) are those of the greedy completion of each row's prompt, where the advantage asks for them.
+    `rival_rewards` (B,) are those of the completion that each row is compared with, where the advantage asks for them.
     """
 
     problems: list[Problem]
@@ -59,7 +62,7 @@ class Sampled:
     rewards: Rewards
     shaped: Tensor
     kept: Tensor
-    greedy_rewards: Tensor | None = None
+    rival_rewards: Tensor | None = None
 
     @property
     def group_size(self) -> int:
@@ -94,7 +97,8 @@ class Batch:
         metrics = score_metrics(whole.rewards, whole.completions) | kl_metrics(
             rollout.old_logprobs, rollout.ref_logprobs, rollout.completion_mask) | episode_metrics(whole.texts)
         if rollout.teacher_logprobs is not None:
-            metrics |= sampled_measures(rollout.old_logprobs, rollout.teacher_logprobs, rollout.completion_mask)
+            metrics |= sampled_measures(rollout.old_logprobs, rollout.teacher_logprobs, rollout.completion_mask,
+                                        rollout.in_context)
         if whole.group_size > 1:
             metrics |= group_shares(after, whole.rewards.exact)
         metrics |= _by_level(whole)
@@ -182,7 +186,6 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
     else:  # the old log-probs are of other weights than the policy's, also where the policy is the reference
         reference = token_logprobs(session, session.reference, prompts, completions)
     answers, answer_mask = demonstrations(session, sampled.problems)
-    taught = _taught(session, prompts, completions)
     parts = sampled.rewards.weights
     rollout = Rollout(
         prompts, completions.ids, completions.mask, completions.truncated, sampled.shaped, old,
@@ -190,14 +193,13 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
         old_values=None if session.critic is None else token_values(session, prompts, completions),
         token_rewards=_on(sampled.rewards.per_token, session.device), step_ends=_ends(sampled.rewards, session.device),
         turn_rewards=_on(sampled.rewards.of_turns, session.device),
-        greedy_rewards=sampled.greedy_rewards, past_rewards=torch.full_like(sampled.shaped, session.past_rewards),
+        rival_rewards=sampled.rival_rewards, past_rewards=torch.full_like(sampled.shaped, session.past_rewards),
         reward_parts=_on(torch.stack([sampled.rewards.parts[name] for name in parts], 1), session.device)
         if parts else None,
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
-        sampler_logprobs=completions.logprobs if corrected else None, teacher_logprobs=taught[0],
-        teacher_likeliest=taught[1], square_sums=_square_sums(session, sampled), age=age, apart=apart,
+        sampler_logprobs=completions.logprobs if corrected else None, square_sums=_square_sums(session, sampled), age=age, apart=apart,
         at_reference=reference is None, prompt_values=_prompt_values(session, sampled),
-        demonstrations=answers, demonstration_mask=answer_mask)
+        demonstrations=answers, demonstration_mask=answer_mask, **_taught(session, sampled))
     return _selected(session, sampled, rollout)
 
 
@@ -214,13 +216,12 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     The batch may have been sampled for another algorithm.
     """
     sampled = batch.batch
-    greedy = _greedy_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
+    greedy = _rival_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
     answers, answer_mask = demonstrations(session, sampled.problems)
-    taught = _taught(session, sampled.prompts, sampled.completions)
     after = shaped(session, sampled.rewards, sampled.completions)
-    return _selected(session, sampled, replace(batch.rollout, shaped=after, greedy_rewards=greedy,
+    return _selected(session, sampled, replace(batch.rollout, shaped=after, rival_rewards=greedy,
                                                demonstrations=answers, demonstration_mask=answer_mask,
-                                               teacher_logprobs=taught[0], teacher_likeliest=taught[1],
+                                               **_taught(session, sampled),
                                                square_sums=_square_sums(session, sampled),
                                                prompt_values=_prompt_values(session, sampled)))
 
@@ -237,9 +238,16 @@ def _square_sums(session: LlmSession, sampled: Sampled) -> Tensor | None:
     return token_square_sums(session, sampled.prompts, sampled.completions) if asked else None
 
 
-def _taught(session: LlmSession, prompts: Prompts, completions: Completions) -> tuple[Tensor | None, Tensor | None]:
-    """What the teacher says of each token (`teacher.asked`), where the session has one."""
-    return asked(session, prompts, completions) if TEACHER in session.models else (None, None)
+def _taught(session: LlmSession, sampled: Sampled) -> dict[str, Any]:
+    """What the teacher says of each token (`teacher.asked`), and the prompts that it sees: fields of a rollout. Nothing
+    where the session has no teacher."""
+    if TEACHER not in session.models:
+        return dict.fromkeys(("teacher_logprobs", "teacher_likeliest", "teacher_prompts", "in_context"))
+    prompts, there = teacher_prompts(session, sampled.problems, sampled.texts, sampled.rewards.exact,
+                                     sampled.completions.ids.shape[1])
+    logprobs, likeliest = asked(session, sampled.prompts if prompts is None else prompts, sampled.completions)
+    return {"teacher_logprobs": logprobs, "teacher_likeliest": likeliest, "teacher_prompts": prompts,
+            "in_context": there}
 
 
 def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollout:
@@ -279,7 +287,7 @@ def judged(session: LlmSession, problems: list[Problem], generated: Generated) -
     group_size, after = len(completions) // len(problems), shaped(session, rewards, completions)
     return Sampled(problems, generated.prompts, completions, generated.texts, rewards, after,
                    _kept(session, rewards, completions, after, group_size),
-                   _greedy_rewards(session, problems, Sampling.of(session.knobs), group_size))
+                   _rival_rewards(session, problems, Sampling.of(session.knobs), group_size))
 
 
 def _kept(session: LlmSession, rewards: Rewards, completions: Completions, totals: Tensor, group_size: int) -> Tensor:
@@ -302,16 +310,25 @@ def _ends(rewards: Rewards, device: torch.device) -> Tensor | None:
     return None if rewards.step_scores is None else (~rewards.step_scores.isnan()).to(device)
 
 
-def _greedy_rewards(session: LlmSession, problems: list[Problem], sampling: Sampling,
-                    group_size: int) -> Tensor | None:
-    """The reward of each prompt's greedy completion, shaped and with the rewards of its tokens as the others are, once
-    for each row of its group; None where nothing asks for it."""
-    if "greedy" not in choices.ADVANTAGE[session.knobs["advantage"]].rollouts:
+def _rival_rewards(session: LlmSession, problems: list[Problem], sampling: Sampling, group_size: int) -> Tensor | None:
+    """The reward of the completion that each row is compared with, shaped and with the rewards of its tokens as the
+    others are: its prompt's greedy completion, or one that the mixture of policy and reference samples for it. None
+    where nothing asks for it. (B,)"""
+    rollouts = choices.ADVANTAGE[session.knobs["advantage"]].rollouts
+    if not rollouts:
         return None
+    mixed = "mixture" in rollouts
     with sampling_weights(session):
-        greedy: Generated = generate(session, session.policy, problems, 1, replace(sampling, greedy=True))
-    session.tokens += int(greedy.completions.mask.sum())
-    return earned(session, problems, greedy).repeat_interleave(group_size)
+        rivals: Generated = generate(session, mixture_of(session), problems, group_size, sampling) if mixed else generate(
+            session, session.policy, problems, 1, replace(sampling, greedy=True))
+    session.tokens += int(rivals.completions.mask.sum())
+    rewards = earned(session, problems, rivals)
+    return rewards if mixed else rewards.repeat_interleave(group_size)
+
+
+def mixture_of(session: LlmSession) -> Mixture:
+    """The geometric mixture of policy and reference, in which the reference has the weight `mixture_share`."""
+    return Mixture(session.policy, session.reference, float(session.knobs["mixture_share"]))
 
 
 def _filled(rounds: Sequence[Sampled], count: int) -> Sampled:
@@ -332,7 +349,7 @@ def groups_of(sampled: Sampled, prompts: Tensor) -> Sampled:
         Completions(completions.ids[rows], completions.mask[rows], completions.truncated[rows],
                     completions.sampled_logprobs[rows]),
         [sampled.texts[row] for row in on_cpu.tolist()], sampled.rewards[on_cpu], sampled.shaped[rows],
-        sampled.kept[rows], None if sampled.greedy_rewards is None else sampled.greedy_rewards[rows])
+        sampled.kept[rows], None if sampled.rival_rewards is None else sampled.rival_rewards[rows])
 
 
 def joined(rounds: Sequence[Sampled]) -> Sampled:
@@ -343,7 +360,7 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
                           for part in parts])
 
     done = [each.completions for each in rounds]
-    rewards, greedy = [each.rewards for each in rounds], _all_of([each.greedy_rewards for each in rounds])
+    rewards, greedy = [each.rewards for each in rounds], _all_of([each.rival_rewards for each in rounds])
     tokens = {name: _all_of([getattr(each, name) for each in rewards])
               for name in ("per_token", "step_scores", "step_gold", "of_turns")}
     spread = {name: None if parts is None else columns(parts, False) for name, parts in tokens.items()}

@@ -17,6 +17,7 @@ from labcore.llm.nets.alike import alike
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import at_tokens, completion_outputs, layers_of, mode_of, precision
 from labcore.llm.nets.micro_batches import at_once, micro_batches, retried
+from labcore.llm.nets.mixture import Mixture
 from labcore.llm.nets.tape import LEAST_WIDTH, Tape
 from labcore.llm.rendering import encode_prompts
 from labcore.llm.sampler import sample
@@ -115,6 +116,9 @@ def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: in
            tape: Tape | None) -> Completions:
     """Completions by what the run samples with: a sampler from outside, recorded steps, or the lab's own sampler."""
     dtype = session.knobs["dtype"]
+    if isinstance(model, Mixture):  # two networks at once: only the lab's own sampler has them
+        with precision(model, dtype):
+            return sample(model, prompts, group_size, **how)
     if session.sampler:
         with precision(model, dtype):
             return session.sampler(model, prompts, group_size, **how)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from labcore.catalog import choices
+from labcore.catalog.families.distillation import SELF
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.llm.nets.critic import Critic
@@ -109,7 +110,7 @@ def _networks(spec: RunSpec) -> dict[str, nn.Module]:
         models[SCORER] = nn.ModuleList(
             empty_text_scorer(name) if is_published(name) else _empty_scorer(reward_model_of(name))
             for name in members(str(spec.knobs["reward_model"]))).requires_grad_(False)
-    if choices.needs_teacher(spec.knobs) and spec.knobs["teacher"] and not spec.row.knob("teacher").choices:
+    if choices.needs_teacher(spec.knobs) and spec.knobs["teacher"] not in ("", SELF) and not spec.row.knob("teacher").choices:
         models[TEACHER] = _empty(model_of_name(str(spec.knobs["teacher"]))).requires_grad_(False)
     return models
 

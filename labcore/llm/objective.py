@@ -2,6 +2,8 @@
 
     L(θ) = agg_mask[ −w_t S(ρ_t(θ), Â_t) + β·KL_t − c_H·H_t ], times 1 − μ where a run also imitates demonstrations
 
+With the single-step term of a teacher, KL(π‖π_T) of each token is added inside.
+
 w_t is 1 unless a run masks tokens or weighs them. The entropy bonus is aggregated as all else is; TRL takes the mean
 over tokens for it, whatever the aggregation. Which S, ρ, KL and agg is the business of the algorithm's row: nothing
 here knows its name.
@@ -44,8 +46,9 @@ class Totals:
 
 
 def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: Tensor,
-         totals: Totals) -> tuple[Tensor, Tensor]:
-    """The loss of `rollout`'s share of the step, and the ratio (B, T) it was made with."""
+         totals: Totals, teacher_kl: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The loss of `rollout`'s share of the step, and the ratio (B, T) it was made with. `teacher_kl` (B, T) is the
+    single-step term."""
     # 0 where nothing counts, as the old and reference ones are: e^(ref − 0) there would overflow once the policy
     # finds the padding unlikely enough, and an infinite term has a NaN gradient even when it is masked out.
     logprobs = logprobs.masked_fill(~rollout.completion_mask, 0)
@@ -59,6 +62,8 @@ def loss(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, entropy: 
         token_losses = token_losses * weight
     if knobs["kl_placement"] == "loss":
         token_losses = token_losses + knobs["beta"] * kl_of(knobs, tensors)
+    if teacher_kl is not None:
+        token_losses = token_losses + teacher_kl.masked_fill(~rollout.taught, 0)
     token_losses = token_losses - knobs["entropy_coef"] * entropy
     aggregate = member(choices.AGGREGATION, knobs["aggregation"])
     total = call(aggregate, knobs, {"token_losses": token_losses, "completion_mask": rollout.counted, **vars(totals)})
@@ -113,6 +118,8 @@ def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio
     if weights.sampler_correction.__name__ in found:
         outside = call(weights.outside_bounds, knobs, {**tensors, "sampler_logprobs": rollout.sampler_logprobs})
         measured["sampling/outside_frac"] = masked_mean(outside.float(), mask)
+    if "mixture" in choices.ADVANTAGE[knobs["advantage"]].rollouts and rollout.rival_rewards is not None:
+        measured["win_rate"] = (rollout.shaped - rollout.rival_rewards)[mask.any(1)].sigmoid().nanmean()
     surrogate = choices.SURROGATE[knobs["surrogate"]]
     if surrogate.needs_ratio:
         kl_from_old = k3(rollout.old_logprobs, logprobs)

@@ -7,10 +7,11 @@ first step, are made by `prepare` and kept in the session.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isnan
 
+import torch
 from transformers import PreTrainedModel
 
 from labcore.catalog import choices
@@ -93,6 +94,26 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
     return Pairs(pairs, metrics | kl_to_reference(session, generated), (problems, generated, rewards))
 
 
+def policy_and_reference(session: LlmSession, pairs_per_step: int) -> Pairs:
+    """A pair for each of fresh prompts: a completion of the policy as it is now, and one of the reference. The better
+    one is chosen; where both have the same reward or one could not be scored, a coin decides. In TRL 1.9.0's XPOTrainer
+    the policy wins a tie, which with rewards of 0 and 1 pushes it away from the reference without end.
+
+    Source: Xie et al. 2024, arXiv:2405.21046, algorithm 1 (XPO).
+    """
+    problems = next_rows(session, session.task.problems, int(pairs_per_step))
+    ours, theirs = (generate(session, model, problems, 1, Sampling.of(session.knobs))
+                    for model in (session.policy, session.reference))
+    rewards, other = (verified(session, problems, each) for each in (ours, theirs))
+    session.tokens += int(ours.completions.mask.sum()) + int(theirs.completions.mask.sum())
+    coins = session.rng.random(len(problems)) < 0.5
+    lost = torch.where(rewards.total == other.total, torch.from_numpy(coins), other.total > rewards.total).tolist()
+    pairs = [_between(problem, (ours, theirs), row, lost[row]) for row, problem in enumerate(problems)]
+    win = (rewards.total - other.total).sigmoid().nanmean()
+    metrics = score_metrics(rewards, ours.completions) | kl_to_reference(session, ours)
+    return Pairs(pairs, metrics | ({} if win.isnan() else {"win_rate": float(win)}), (problems, ours, rewards))
+
+
 def best_and_worst(rewards: list[float]) -> tuple[int, int]:
     """The first of the highest and the last of the lowest of the rewards that are numbers."""
     scored = [index for index, reward in enumerate(rewards) if not isnan(reward)] or [0]
@@ -153,7 +174,20 @@ def _reference(session: LlmSession) -> PreTrainedModel:
 
 def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) -> Pair:
     """The pair of two rows of completions of a problem."""
-    cut, (ids, mask) = generated.completions.truncated, (generated.completions.ids, generated.completions.mask)
-    return Pair(problem.prompt, generated.texts[chosen], generated.texts[rejected], problem.line, bool(cut[chosen]),
-                bool(cut[rejected]), problem.answer, problem.turns,
-                tuple(tuple(ids[row][mask[row]].tolist()) for row in (chosen, rejected)))
+    return _of_sides(problem, (generated, chosen), (generated, rejected))
+
+
+def _between(problem: Problem, sides: tuple[Generated, Generated], row: int, lost: bool) -> Pair:
+    """The pair of a row of the policy's and of the reference's completions, in which the policy has won or `lost`."""
+    ours, theirs = ((side, row) for side in sides)
+    return replace(_of_sides(problem, theirs, ours), theirs="chosen") if lost else replace(
+        _of_sides(problem, ours, theirs), theirs="rejected")
+
+
+def _of_sides(problem: Problem, *sides: tuple[Generated, int]) -> Pair:
+    """The pair of a chosen and a rejected completion, each a row of what was generated."""
+    texts = [generated.texts[row] for generated, row in sides]
+    done = [(generated.completions, row) for generated, row in sides]
+    cut = [bool(each.truncated[row]) for each, row in done]
+    return Pair(problem.prompt, *texts, problem.line, *cut, problem.answer, problem.turns,
+                tuple(tuple(each.ids[row][each.mask[row]].tolist()) for each, row in done))

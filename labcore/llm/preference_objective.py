@@ -30,7 +30,8 @@ class Sides:
 
     `sums` (2, B) and those of the reference, where there is one, are log-probs, nats/sequence: as the two sides of a
     pair are compared, and of every token (see `summed`). All else is (B,): `lengths` are tokens; `labels` are True
-    where a completion is chosen or desired; `likelihoods` are WPO's, where it weighs the pairs.
+    where a completion is chosen or desired; `likelihoods` are WPO's, where it weighs the pairs; `theirs` is True
+    where the reference sampled a completion for a pair with one of the policy's, None where none is.
     """
 
     sums: Tensor
@@ -38,6 +39,7 @@ class Sides:
     labels: Tensor
     ref_sums: Tensor | None = None
     likelihoods: Tensor | None = None
+    theirs: Tensor | None = None
 
     @staticmethod
     def together(parts: list[Sides]) -> Sides:
@@ -48,7 +50,7 @@ class Sides:
 
         return Sides(torch.cat([part.sums for part in parts], -1), torch.cat([part.lengths for part in parts]),
                      torch.cat([part.labels for part in parts]), joined([part.ref_sums for part in parts]),
-                     joined([part.likelihoods for part in parts]))
+                     joined([part.likelihoods for part in parts]), joined([part.theirs for part in parts]))
 
     def with_part(self, rows: slice, part: Sides) -> Sides:
         """The same with the log-probs of `part`, and its gradient, in `rows`."""
@@ -129,6 +131,8 @@ def answer_loss(knobs: Mapping[str, Any], logprobs: Tensor, mean_length: float, 
 
 def _quantities(knobs: Mapping[str, Any], sides: Sides) -> dict[str, Tensor]:
     found = {"logprob": sides.sums[0], "whole_logprob": sides.sums[1], "length": sides.lengths}
+    if sides.theirs is not None:
+        found["theirs"] = sides.theirs.to(sides.sums)
     if sides.ref_sums is not None:
         compared = call(member(DIVERGENCE, knobs["divergence"]), knobs, {"log_ratios": sides.every_log_ratio})
         found |= {"ref_logprob": sides.ref_sums[0], "log_ratio": compared[0], "whole_log_ratio": compared[1]}

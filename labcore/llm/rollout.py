@@ -41,13 +41,15 @@ class Rollout:
     token_rewards: Tensor | None = None  # (B, T) on top of `rewards`
     step_ends: Tensor | None = None  # (B, T) bool, where a step ends; None: steps are not scored
     turn_rewards: Tensor | None = None  # (B, T) parts of `rewards` that single turns earned, at their last tokens
-    greedy_rewards: Tensor | None = None  # (B,) that of the prompt's greedy completion
+    rival_rewards: Tensor | None = None  # (B,) of the completion that each is compared with, one of a rollout of its own
     past_rewards: Tensor | None = None  # (B,) the mean of all earlier steps, the same in each row
     reward_parts: Tensor | None = None  # (B, K) rewards that the total is a weighted sum of
     part_weights: Tensor | None = None  # (B, K) their weights, the same in each row
     sampler_logprobs: Tensor | None = None  # (B, T) where `old_logprobs` are not the sampler's but the trainer's
     teacher_logprobs: Tensor | None = None  # (B, T) a teacher's
     teacher_likeliest: Tensor | None = None  # (B, T) the token that the teacher finds likeliest
+    teacher_prompts: Prompts | None = None  # B of them: the teacher's, where it has a context beside the prompt
+    in_context: Tensor | None = None  # (B,) bool: whether the teacher has one; None: it sees the prompt alone
     prompt_values: Tensor | None = None  # (B,) a number of each prompt that the run keeps, once for each row
     square_sums: Tensor | None = None  # (B, T) the sum of squared probabilities before each token
     demonstrations: Tensor | None = None  # (P, D) the tokens of each prompt's right answer
@@ -93,6 +95,11 @@ class Rollout:
         """The tokens that the updates learn from: those of the completions that are kept. (B, T)"""
         return self.completion_mask if self.kept is None else self.completion_mask & self.kept[:, None]
 
+    @property
+    def taught(self) -> Tensor:
+        """The counted tokens that a teacher grades: all, unless it waits for a context. (B, T)"""
+        return self.counted if self.in_context is None else self.counted & self.in_context[:, None]
+
     def select(self, prompts: Tensor) -> Rollout:
         """The rollout of some of its prompts, whole groups. prompts: (N,) indices."""
         members = torch.arange(self.group_size, device=prompts.device)
@@ -119,7 +126,7 @@ def credit(knobs: Mapping[str, Any], rollout: Rollout) -> Rollout:
     summed over the completion for those made from one reward a completion. Cheap enough to be done anew at every
     update, so that a change of β, γ or λ counts at once.
     """
-    counted = rollout.counted
+    counted = rollout.taught if choices.ADVANTAGE[knobs["advantage"]].teacher else rollout.counted
     advantage = member(choices.ADVANTAGE, knobs["advantage"])
     if choices.ADVANTAGE[knobs["advantage"]].level == "sequence":
         return replace(rollout, advantages=_of_sequences(knobs, rollout, _token_rewards(knobs, rollout)) * counted)
@@ -178,10 +185,11 @@ def _of_sequences(knobs: Mapping[str, Any], rollout: Rollout, token_rewards: Ten
 
     def first(rows: Tensor | None) -> Tensor | None:
         return None if rows is None else rows.view(-1, size)[:, :1]
+    rivals = None if rollout.rival_rewards is None else rollout.rival_rewards.view(-1, size)
     parts = rollout.reward_parts if rollout.reward_parts is not None else totals[:, None]
     weights = rollout.part_weights if rollout.part_weights is not None else torch.ones_like(parts)
     advantages = call(member(choices.ADVANTAGE, knobs["advantage"]), knobs, {
-        "rewards": totals.view(-1, size), "greedy_rewards": first(rollout.greedy_rewards),
+        "rewards": totals.view(-1, size), "greedy_rewards": first(rollout.rival_rewards), "opponent_rewards": rivals,
         "lengths": rollout.completion_mask.sum(1).view(-1, size), "past_rewards": first(rollout.past_rewards),
         "prompt_values": first(rollout.prompt_values),
         "reward_parts": parts.T.reshape(-1, len(parts) // size, size), "part_weights": weights[0]}).reshape(-1, 1)
@@ -203,8 +211,8 @@ def _compared(knobs: Mapping[str, Any], rollout: Rollout, totals: Tensor) -> Ten
     if choice.group:
         others = scored.view(-1, rollout.group_size).sum(1) - 1
         scored = scored & (others > 0).repeat_interleave(rollout.group_size)
-    if "greedy" in choice.rollouts and rollout.greedy_rewards is not None:
-        scored = scored & ~rollout.greedy_rewards.isnan()
+    if choice.rollouts and rollout.rival_rewards is not None:
+        scored = scored & ~rollout.rival_rewards.isnan()
     if choice.of_prompt and rollout.prompt_values is not None:
         scored = scored & ~rollout.prompt_values.isnan()
     return scored[:, None]

@@ -18,6 +18,7 @@ from labcore.llm.nets import llama
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import attention_mask, extend, positions, prefill, shares_prefixes
 from labcore.llm.nets.layer_reports import reported
+from labcore.llm.nets.mixture import Mixture
 from labcore.llm.nets.tape import Tape
 from labcore.maths import gpu
 from labcore.runs.spec.activity import report
@@ -82,12 +83,7 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
     rows = len(prompts) * group_size
     going = prompts.ids.new_ones(rows, dtype=torch.bool)
     ids, masks, logprobs = [], [], []
-    if llama.supported(model):
-        step = llama.steps(model, prompts, group_size, max_new_tokens - 1, tape)
-    elif shares_prefixes(model):
-        step = _cached_steps(model, prompts, group_size)
-    else:
-        step = _whole_steps(model, prompts, group_size)
+    step = _steps(model, prompts, group_size, max_new_tokens - 1, tape)
     report(SAMPLING, 0, max_new_tokens)
     logits = next(step)
     seen = None if repetition_penalty == 1 else _seen(prompts, group_size, logits.shape[-1])
@@ -128,8 +124,18 @@ def _chosen(logits: Tensor, scores: Tensor, generator: torch.Generator, temperat
     return token, scaled.gather(-1, token[:, None])[:, 0]
 
 
+def _steps(model: Network, prompts: Prompts, group_size: int, most: int,
+           tape: Tape | None = None) -> Generator[Tensor, Tensor, None]:
+    """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,), at most `most` times."""
+    if isinstance(model, Mixture):
+        return model.steps(*(_steps(each, prompts, group_size, most) for each in (model.first, model.second)))
+    if llama.supported(model):
+        return llama.steps(model, prompts, group_size, most, tape)
+    return (_cached_steps if shares_prefixes(model) else _whole_steps)(model, prompts, group_size)
+
+
 def _cached_steps(model: Network, prompts: Prompts, group_size: int) -> Generator[Tensor, Tensor, None]:
-    """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,)."""
+    """The same for models with a key-value cache."""
     with reported(model):  # many long prompts take long
         logits, cache = prefill(model, prompts, group_size)
     prompt_mask = prompts.mask.repeat_interleave(group_size, 0)

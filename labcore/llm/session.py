@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from labcore.catalog import choices
 from labcore.catalog.choice import Choice
+from labcore.catalog.families.distillation import SELF
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
@@ -103,7 +104,8 @@ class LlmSession(State):
         if needs_scorer(self.knobs):
             self.models[SCORER] = kept.get(SCORER) or reward_models(self.knobs, self.tokenizer, resume).to(self.device)
         if choices.needs_teacher(self.knobs):
-            self.models[TEACHER] = kept.get(TEACHER) or self._teacher().to(self.device)
+            own = self.models.get(REFERENCE) if self.knobs["teacher"] == SELF else kept.get(TEACHER)
+            self.models[TEACHER] = own or self._teacher().to(self.device)
         networks.prepare(self.spec, self.knobs, self.models)
         self.optimizers = networks.optimizers_for(self.spec, self.knobs, self.models, self.optimizers)
         if self.knobs.get("compile"):

@@ -56,6 +56,14 @@ def with_agreement(logits: Tensor, ids: Tensor, likeliest: Tensor, temperature: 
     return (*logprobs_and_entropy(logits, ids, temperature, entropy_grad), logits.detach().argmax(-1) == likeliest)
 
 
+def with_divergence(logits: Tensor, ids: Tensor, likeliest: Tensor, states: Tensor, head: nn.Module,
+                    temperature: float, entropy_grad: bool) -> tuple[Tensor, ...]:
+    """The same and KL(π ‖ π_T) over the whole vocabulary at the sampling temperature, nats. `states` are those of
+    `Distributions`."""
+    policy, teacher = (table.div(temperature).log_softmax(-1) for table in _tables(logits, states, head))
+    return (*with_agreement(logits, ids, likeliest, temperature, entropy_grad), reverse_kl(policy, teacher))
+
+
 # ---------------------------------------------------------------- whole distributions
 
 
@@ -97,15 +105,20 @@ def compared(logits: Tensor, ids: Tensor, states: Tensor, head: nn.Module,
 
     At temperature 1, over the tokens that both vocabularies have: rows beyond are padding of the embeddings.
     """
-    with torch.no_grad():
-        weight = next(head.parameters(), states)
-        theirs = head(states.to(weight.dtype))
-    size = min(logits.shape[-1], theirs.shape[-1])
-    policy, teacher = (each[..., :size].float().log_softmax(-1) for each in (logits, theirs))
+    policy, teacher = (table.log_softmax(-1) for table in _tables(logits, states, head))
     with torch.no_grad():
         likeliest, same = policy.argmax(-1), policy.argmax(-1) == teacher.argmax(-1)
         both = forward_kl(policy, teacher), reverse_kl(policy, teacher)
     return (*logprobs_and_entropy(logits, ids, entropy_grad=False), likeliest, loss(policy, teacher), *both, same)
+
+
+def _tables(logits: Tensor, states: Tensor, head: nn.Module) -> tuple[Tensor, Tensor]:
+    """Logits of policy and teacher over the tokens that both have, in float32. (..., V) each"""
+    with torch.no_grad():
+        weight = next(head.parameters(), states)
+        theirs = head(states.to(weight.dtype))
+    size = min(logits.shape[-1], theirs.shape[-1])
+    return logits[..., :size].float(), theirs[..., :size].float()
 
 
 # ---------------------------------------------------------------- to look at
@@ -150,6 +163,10 @@ def measures(parts: Sequence[Sequence[Tensor]], mask: Tensor) -> dict[str, float
     return {key: float(masked_mean(torch.cat(values).float(), mask)) for key, values in columns}
 
 
-def sampled_measures(logprobs: Tensor, teacher_logprobs: Tensor, mask: Tensor) -> dict[str, float]:
-    """The reverse KL as the mean log-ratio of the policy's own tokens: its forward counterpart needs the teacher's."""
-    return {"teacher/reverse_kl": float(masked_mean(logprobs - teacher_logprobs, mask))}
+def sampled_measures(logprobs: Tensor, teacher_logprobs: Tensor, mask: Tensor,
+                     in_context: Tensor | None = None) -> dict[str, float]:
+    """The reverse KL as the mean log-ratio of the policy's own tokens: its forward counterpart needs the teacher's.
+    Where a teacher has a context, of the completions that have one (B,), and their share."""
+    shares = {} if in_context is None else {"teacher/context_frac": float(in_context.double().mean())}
+    mask = mask if in_context is None else mask & in_context[:, None]
+    return shares | ({"teacher/reverse_kl": float(masked_mean(logprobs - teacher_logprobs, mask))} if mask.any() else {})

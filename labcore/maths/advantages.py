@@ -92,6 +92,18 @@ def greedy_baseline(rewards: Tensor, greedy_rewards: Tensor) -> Tensor:
     return torch.where(advantages.isnan(), 0, advantages)
 
 
+def win_probability(rewards: Tensor, opponent_rewards: Tensor) -> Tensor:
+    """A = σ(R(y) − R(y')) − ½, y' being an opponent's completion of the prompt. (P, G), (P, G) -> (P, G)
+
+    Without a unit, in (−½, ½): the probability that y beats y', of which ½ is a baseline. Where one of the two could not
+    be scored there is nothing to compare: 0.
+
+    Source: Munos et al. 2023, arXiv:2312.00886, section 7 (Nash-MD); σ of the scores as in TRL 1.9.0's NashMDTrainer.
+    """
+    advantages = (rewards - opponent_rewards).sigmoid() - 0.5
+    return torch.where(advantages.isnan(), 0, advantages)
+
+
 def moving_average(rewards: Tensor, past_rewards: Tensor) -> Tensor:
     """A = R − b, b being the mean of all rewards of earlier steps, 0 before there are any. (P, G), (P, 1) -> (P, G)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -112,7 +112,8 @@ class Pair:
     A side that was sampled and cut at the length limit never ended: it is not to be taught with an end token.
     `answer` is the task's own right answer, where it has one; `margin` is by how much the chosen side is to score
     higher, in reward, where the pair says so. `sampled` has the ids of both sides where a model
-    sampled them: their texts may not encode to the same ids again.
+    sampled them: their texts may not encode to the same ids again. `theirs` is the side that the reference sampled, where the policy
+    sampled the other one.
     """
 
     prompt: str
@@ -125,6 +126,7 @@ class Pair:
     turns: Turns = ()
     sampled: Sequence[Sequence[int]] = field(default=(), compare=False)
     margin: float | None = None
+    theirs: Literal["", "chosen", "rejected"] = ""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isfinite, nan
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from labcore.llm import experience, rewards
 from labcore.llm.experience import collect, joined, sample_round, seen_by
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.loops import online, sft
+from labcore.llm.nets.mixture import Mixture
 from labcore.llm.rollout import credit
 from labcore.tasks.task import Problem, Score
 from tests.llm.tools import Letters, ragged, records, session, shake, unlike, weights
@@ -278,12 +280,33 @@ def test_remax_compares_with_the_greedy_completion():
     batch = collect(started)
     greedy = generate(started, started.policy, batch.batch.problems, 1, Sampling(max_new_tokens=6, greedy=True))
     baseline = torch.tensor([started.task.score(None, text).reward for text in greedy.texts]).repeat_interleave(3)
-    assert torch.equal(batch.rollout.greedy_rewards, baseline) and baseline.std() > 0
+    assert torch.equal(batch.rollout.rival_rewards, baseline) and baseline.std() > 0
     expected = (batch.rollout.shaped - baseline)[:, None] * batch.rollout.completion_mask
     torch.testing.assert_close(credit(started.knobs, batch.rollout).advantages, expected)
     part = batch.rollout.select(torch.tensor([2, 0]))
     torch.testing.assert_close(credit(started.knobs, part).advantages, expected.view(4, 3, -1)[[2, 0]].flatten(0, 1))
     assert started.tokens == int(batch.rollout.completion_mask.sum()) + int(greedy.completions.mask.sum())
+
+
+def test_nash_md_compares_with_a_completion_of_the_mixture_for_each():
+    started = session("nash_md", group_size=3, prompts_per_step=4, mixture_share=1.0, beta=0.0)
+    shake(started.policy, by=0.3)
+    seen, real = [], generate
+
+    def noted(session, model, *rest):
+        seen.append((model, real(session, model, *rest)))
+        return seen[-1][1]
+    with patch("labcore.llm.experience.generate", noted):
+        batch = collect(started)
+    (_, own), (mixture, other) = seen
+    assert isinstance(mixture, Mixture) and mixture.first is started.policy and mixture.second is started.reference
+    rewards = torch.tensor([started.task.score(None, text).reward for text in other.texts])
+    assert torch.equal(batch.rollout.rival_rewards, rewards) and len(rewards) == len(own.texts) == 12
+    expected = ((batch.rollout.shaped - rewards).sigmoid() - 0.5)[:, None] * batch.rollout.completion_mask
+    torch.testing.assert_close(credit(started.knobs, batch.rollout).advantages, expected)
+    assert started.tokens == sum(int(each.completions.mask.sum()) for each in (own, other))
+    measured = online.gradients(started, credit(started.knobs, batch.rollout), fresh=True)
+    assert measured["win_rate"] == pytest.approx(float((batch.rollout.shaped - rewards).sigmoid().mean()))
 
 
 def test_the_greedy_baseline_is_shaped_as_what_is_compared_with_it(monkeypatch):
@@ -300,7 +323,7 @@ def test_the_greedy_baseline_is_shaped_as_what_is_compared_with_it(monkeypatch):
     batch = collect(started)
     generated = generate(started, started.policy, batch.batch.problems, 1, Sampling(max_new_tokens=6, greedy=True))
     earned = 1 + 0.5 * generated.completions.lengths
-    torch.testing.assert_close(batch.rollout.greedy_rewards, earned.repeat_interleave(3))
+    torch.testing.assert_close(batch.rollout.rival_rewards, earned.repeat_interleave(3))
 
 
 def test_greedy_completions_draw_no_random_number():
@@ -316,11 +339,11 @@ def test_greedy_completions_draw_no_random_number():
 def test_a_batch_seen_by_another_algorithm_has_its_choices():
     sampler = session("grpo", prompts_per_step=8)
     batch = collect(sampler)
-    assert batch.rollout.kept is None and batch.rollout.greedy_rewards is None
+    assert batch.rollout.kept is None and batch.rollout.rival_rewards is None
     for key in ONLINE:
         seen = seen_by(session(key), batch)
         chosen = {knob.key: knob.default for knob in ALGORITHMS[key].knobs}
-        assert (seen.greedy_rewards is not None) == ("greedy" in choices.ADVANTAGE[chosen["advantage"]].rollouts)
+        assert (seen.rival_rewards is not None) == bool(choices.ADVANTAGE[chosen["advantage"]].rollouts)
         assert torch.equal(seen.old_logprobs, batch.rollout.old_logprobs)
         if chosen["selection"] == "best_of_group":
             assert seen.kept.view(8, 4).sum(1).tolist() == [1] * 8

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import chain
 from math import log, nan
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ import torch
 from labcore.errors import LabError
 from labcore.llm import pairs
 from labcore.llm.batch import Completions
-from labcore.llm.generation import Generated
+from labcore.llm.generation import Generated, generate
 from labcore.llm.loops import preference
 from labcore.tasks.task import Pair, Score
 from tests.llm.tools import records, session, shake, weights
@@ -91,6 +92,40 @@ def test_fresh_pairs_are_the_policy_s_as_it_is_now():
     assert got[0].metrics["kl"] == pytest.approx(0, abs=1e-6) and got[2].metrics["kl"] > 1e-4
     assert torch.equal(weights(started.reference), reference) and not started.pairs
     assert [record.tokens for record in got] == sorted({record.tokens for record in got})
+
+
+def test_a_pair_has_a_side_of_the_policy_and_one_of_the_reference():
+    started = session("xpo", pairs_per_step=64, letters=True)
+    shake(started.policy, by=0.3)
+    with patch("labcore.llm.pairs.generate", side_effect=generate) as drawn:
+        found = pairs.next_pairs(started)
+    assert [call.args[1] for call in drawn.call_args_list] == [started.policy, started.reference]
+    score, sides = started.task.score, {"chosen": 0, "rejected": 0}
+    for pair in found.pairs:
+        gain = score(None, pair.chosen).reward - score(None, pair.rejected).reward
+        assert gain >= 0 and pair.theirs
+        sides[pair.theirs] += gain == 0
+    assert min(sides.values()) > 0, "a coin decides ties"
+    ours = [pair.rejected if pair.theirs == "chosen" else pair.chosen for pair in found.pairs]
+    assert ours == found.sampled[1].texts and 0 < found.metrics["win_rate"] < 1
+    taken = preference.gradients(started, found)
+    assert taken.sides.theirs.view(-1, 2).sum(1).eq(1).all()
+    assert preference.step(started, found, taken)["logps/opponent"] == pytest.approx(
+        float(taken.sides.logprobs[taken.sides.theirs].mean()))
+
+
+def test_exploration_needs_pairs_with_a_side_of_the_reference():
+    with pytest.raises(LabError, match="set `pairs=policy_and_reference`"):
+        session("dpo", second_loss="exploration")
+
+
+@pytest.mark.parametrize("algorithm, knobs", [
+    ("xpo", {"pairs_per_step": 32, "beta": 0.1}), ("nash_md", {"prompts_per_step": 32, "beta": 0.02})])
+def test_rows_with_an_opponent_learn(algorithm, knobs):
+    started = session(algorithm, steps=20, learning_rate=0.01, **knobs)
+    found = [record.metrics for record in records(started)]
+    assert sum(each["reward"] for each in found[-3:]) / 3 > found[0]["reward"] + 0.05
+    assert sum(each["win_rate"] for each in found[-3:]) / 3 > 0.5
 
 
 def test_online_dpo_learns():

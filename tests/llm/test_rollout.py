@@ -105,9 +105,9 @@ def test_rewards_of_tokens_come_on_top():
 
 
 def test_the_greedy_reward_is_taken_off_each_of_its_group():
-    given = replace(rollout(), greedy_rewards=torch.tensor([0.5, 0.5, -1.0, -1.0]))
+    given = replace(rollout(), rival_rewards=torch.tensor([0.5, 0.5, -1.0, -1.0]))
     close(credit(knobs("remax", beta=0.0), given).advantages, torch.tensor([[0.5], [-0.5], [1.5], [1.25]]) * MASK)
-    missing = replace(rollout(), greedy_rewards=torch.tensor([0.5, 0.5, float("nan"), float("nan")]))
+    missing = replace(rollout(), rival_rewards=torch.tensor([0.5, 0.5, float("nan"), float("nan")]))
     close(credit(knobs("remax", beta=0.0), missing).advantages, torch.tensor([[0.5], [-0.5], [0.0], [0.0]]) * MASK)
 
 
@@ -180,9 +180,9 @@ def test_what_has_nothing_to_be_compared_with_enters_no_normalisation(advantage,
     alone = torch.tensor([True, True, True, False])
     given = replace(rollout(), kept=alone, shaped=torch.tensor([1.0, 0.0, 0.5, torch.nan]),
                     past_rewards=torch.full((4,), 0.2),
-                    greedy_rewards=torch.tensor([0.5, 0.5, torch.nan, torch.nan]))
+                    rival_rewards=torch.tensor([0.5, 0.5, torch.nan, torch.nan]))
     without = Rollout(prompts([2]), given.ids[:2], MASK[:2], given.truncated[:2], given.shaped[:2], OLD[:2], REF[:2],
-                      past_rewards=given.past_rewards[:2], greedy_rewards=given.greedy_rewards[:2])
+                      past_rewards=given.past_rewards[:2], rival_rewards=given.rival_rewards[:2])
     taken = {"pass_k": 1, **knobs("rloo", beta=0.0, advantage=advantage, normalisation=normalisation,
                                   kl_placement="off")}
     got, expected = credit(taken, given).advantages, credit(taken, without).advantages

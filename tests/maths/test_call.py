@@ -60,7 +60,7 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                for name, value in batch.items() if isinstance(value, torch.Tensor)}
     tensors |= {"ratio": tensors["logprobs"].exp(), "rewards": tensors["advantages"],
                 "task_rewards": tensors["advantages"],
-                "greedy_rewards": tensors["advantages"][:, :1], "token_rewards": tensors["advantages"],
+                "greedy_rewards": tensors["advantages"][:, :1], "opponent_rewards": tensors["old_logprobs"], "token_rewards": tensors["advantages"],
                 "values": tensors["logprobs"], "token_losses": tensors["logprobs"],
                 "lengths": batch["completion_mask"].sum(1, keepdim=True), "truncated": batch["completion_mask"],
                 "counted": batch["completion_mask"], "prompt_values": tensors["advantages"][:, :1],
@@ -75,7 +75,8 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                 "log_ratio_chosen": tensors["logprobs"], "log_ratio_rejected": tensors["old_logprobs"],
                 "log_ratios": tensors["logprobs"], "kl": tensors["logprobs"],
                 "logprob_answer": tensors["logprobs"], "mean_length_answer": torch.tensor(3.0, dtype=dtype),
-                "mismatched_kl": tensors["advantages"].mean()}
+                "mismatched_kl": tensors["advantages"].mean(), "theirs_chosen": tensors["logprobs"].exp(),
+                "theirs_rejected": tensors["old_logprobs"].exp()}
     tensors |= {f"{of}logprob_{side}": tensors["logprobs"] for of in ("", "ref_", "whole_")
                 for side in ("chosen", "rejected")}
     tensors |= {f"length_{side}": tensors["lengths"].clamp(min=1) for side in ("chosen", "rejected")}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
+from labcore.llm.teacher import with_divergence
+from labcore.maths.aggregation import token_mean
 from labcore.maths.token_advantages import teacher_log_ratio, teacher_mean_log_ratio
+from tests.maths.conftest import GOLDEN
+
+TRL = json.loads((GOLDEN / "trl_opponents.json").read_text("utf-8"))
 
 OLD = torch.tensor([[-1.0, -2.0, -0.5], [-0.25, -9.0, -9.0]], dtype=torch.float64)
 TEACHER = torch.tensor([[-0.5, -4.0, -0.5], [-1.25, 7.0, 7.0]], dtype=torch.float64)
@@ -17,6 +24,28 @@ def test_worked_by_hand(close):
     close(teacher_log_ratio(TEACHER, OLD, MASK, 0.5), [[0.5 - 1.0, -2.0, 0.0], [-1.0, 0.0, 0.0]])
     close(teacher_mean_log_ratio(TEACHER, OLD, MASK, 1.0), [[-0.5, -1.0, 0.0], [-1.0, 0.0, 0.0]])
     close(teacher_mean_log_ratio(TEACHER, OLD, MASK, 0.5), [[-0.5 / 1.75, -2 / 1.5, 0.0], [-1.0, 0.0, 0.0]])
+
+
+def test_with_the_single_step_term_later_tokens_alone_count(close):
+    close(teacher_log_ratio(TEACHER, OLD, MASK, 0.0, True), [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    close(teacher_log_ratio(TEACHER, OLD, MASK, 0.5, True), [[-1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    later = teacher_mean_log_ratio(TEACHER, OLD, MASK, 0.5, True)
+    close(later[:, :-1], teacher_mean_log_ratio(TEACHER, OLD, MASK, 0.5)[:, 1:] * MASK[:, 1:])  # R of the next token
+    assert not later[:, -1].any() and not later[1].any()
+
+
+@pytest.mark.parametrize("case", TRL["minillm"], ids=lambda case: f"gamma {case['gamma']}")
+def test_beside_minillm_in_trl(close, case):
+    """Its advantage has the token's own log-ratio too; its single-step term is the KL of each token's distribution."""
+    student, teacher = (torch.tensor(case[key], dtype=torch.float64) for key in ("student", "teacher"))
+    ids, mask = torch.tensor(case["ids"]), torch.tensor(TRL["mask"])
+    own, theirs = (logits.log_softmax(-1).gather(-1, ids[..., None])[..., 0] for logits in (student, teacher))
+    close(teacher_mean_log_ratio(theirs, own, torch.ones(3, 3).bool(), case["gamma"]), case["advantage"])
+    student.requires_grad_()
+    kl = with_divergence(student, ids, ids, teacher, torch.nn.Identity(), 1.0, False)[3]
+    loss = token_mean(kl, mask, total_tokens=int(mask.sum()))
+    close(loss, case["loss"], torch.float32)
+    close(torch.autograd.grad(loss, student)[0], case["gradient"], torch.float32)
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.3, 1.0])

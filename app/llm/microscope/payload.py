@@ -8,7 +8,7 @@ from math import exp
 from typing import Any
 
 from app import tokens
-from app.chat_text import parts, thought
+from app.chat_text import in_one_line, parts, thought
 from app.llm import reward_parts, sample_age
 from app.llm.microscope import arithmetic, cards, credit
 from app.llm.microscope.lines import Line
@@ -19,6 +19,7 @@ from labcore.catalog.knob import Value
 
 Knobs = Mapping[str, Value]
 DIGITS = 7  # of a token's number
+LONGEST_READ = 120  # characters of the teacher's prompt
 SMALL = -7.0  # nats: a tenth of a percent
 # By which of `VIEWS` the tokens of a kind can be coloured, the usual one first.
 CREDITED = ("teacher", "share", "ratio", "advantages", "slope", "logprobs", "k3", "entropy", "values", "step_scores",
@@ -63,6 +64,8 @@ def _said(group: cards.Item, completion: Mapping[str, Any], knobs: Knobs) -> str
     said += [] if against is None else [f"baseline {number(against, 3)}"]
     if completion.get("slope") and not arithmetic.has_met(completion):
         said.append("recorded after the step, without the values during its updates")
+    if read := completion.get("teacher_sees"):
+        said.append(f"the teacher reads “{in_one_line(read, LONGEST_READ)}”")
     if completion.get("left_out"):
         said.append("excluded by the selection, so the policy does not learn from it")
     said += [f"level {group['level']}"] if "level" in group else []

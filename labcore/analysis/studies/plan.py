@@ -9,14 +9,14 @@ from labcore.analysis.studies.study import Setting, Study
 from labcore.analysis.studies.verdict import Need
 from labcore.errors import LabError
 from labcore.runs import sweep
+from labcore.runs.spec.model_names import read
 from labcore.runs.spec.run_spec import RunSpec, make
 from labcore.runs.store.rows import ACTIVE, STUDIES, RunRow
 from labcore.runs.store.store import Store
 from labcore.runs.traces import setting as setting_of
 
-SCORER = "reward_model"  # the knob that names the run of one
 FINISHED = "finished"
-_ANY = "a run's"  # in place of the reward models' ids where settings are compared
+_ANY = "a run's"  # in place of the ids of runs that are trained first, where settings are compared
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,10 @@ class Runs:
 
 
 def scorer_specs(study: Study) -> list[RunSpec]:
-    """The reward models that a study needs first, one for each seed."""
+    """The runs that a study needs first, one for each seed."""
     return [make(algorithm_key=study.scorer, task_key=study.task, knobs=study.scorer_knobs, seed=seed,
-                 steps=study.scorer_steps, threads=1) for seed in range(study.scorers)]
+                 model=study.scorer_model or None, steps=study.scorer_steps, threads=1)
+            for seed in range(study.scorers)]
 
 
 def spec_of(study: Study, setting: Setting, seed: int, scorers: Sequence[str] = ()) -> RunSpec:
@@ -59,7 +60,7 @@ def spec_of(study: Study, setting: Setting, seed: int, scorers: Sequence[str] = 
     """
     knobs = {**study.knobs, **setting.knobs}
     if setting.members:
-        knobs[SCORER] = ",".join(scorers[:setting.members])
+        knobs[study.scorer_knob] = ",".join(scorers[:setting.members])
     return make(algorithm_key=setting.algorithm, task_key=setting.task or study.task, knobs=knobs, seed=seed,
                 steps=study.steps, threads=1)
 
@@ -69,14 +70,14 @@ def found(study: Study, rows: Iterable[RunRow]) -> Runs:
 
     A run belongs to a study by its settings alone, whoever started it; which reward models it has does not matter.
     """
-    wanted = {_text(_template(study, setting)): setting.label for setting in study.settings}
+    wanted = {_text(study, _template(study, setting)): setting.label for setting in study.settings}
     scorer = setting_of(scorer_specs(study)[0]) if study.scorers else ""
     of: dict[str, dict[int, RunRow]] = {setting.label: {} for setting in study.settings}
     scorers: dict[int, RunRow] = {}
     for row in rows:
         if row.spec.parent or row.spec.steps not in (study.steps, study.scorer_steps):
             continue  # most runs, at no cost
-        text = _text(row.spec)
+        text = _text(study, row.spec)
         taken = of[wanted[text]] if text in wanted else scorers if text == scorer else None
         if taken is not None and (row.spec.seed not in taken or _better(row, taken[row.spec.seed])):
             taken[row.spec.seed] = row
@@ -108,7 +109,7 @@ def every(study: Study, scorers: Sequence[str] = ()) -> list[RunSpec]:
     """All runs of a study, for an estimate of its time. Where their reward models are not there yet (`scorers` are
     those that are) the verifier stands in, which scores faster."""
     there = len(scorers) >= study.scorers
-    settings = [setting if there else _verified(setting) for setting in study.settings]
+    settings = [setting if there else _alone(setting) for setting in study.settings]
     first = [] if study.scorers and there else scorer_specs(study)
     return [*first, *(spec_of(study, setting, seed, scorers) for seed in study.seeds for setting in settings)]
 
@@ -130,26 +131,28 @@ def queue(store: Store, specs: Sequence[RunSpec]) -> str:
 
 
 def _template(study: Study, setting: Setting) -> RunSpec:
-    """The run of a setting without its reward models, which `make` would look for."""
-    spec = spec_of(study, _verified(setting), 0)
+    """The run of a setting without the runs that it learns from, which `make` would look for."""
+    spec = spec_of(study, _alone(setting), 0)
     if not setting.members:
         return spec
-    source = {"reward_source": setting.knobs["reward_source"], SCORER: ",".join([_ANY] * setting.members)}
-    return replace(spec, knobs={**spec.knobs, **source})
+    own = {key: value for key, value in setting.knobs.items() if key == "reward_source"}
+    return replace(spec, knobs={**spec.knobs, **own, study.scorer_knob: ",".join([_ANY] * setting.members)})
 
 
-def _verified(setting: Setting) -> Setting:
-    """The setting with the verifier's rewards, where they are a reward model's."""
+def _alone(setting: Setting) -> Setting:
+    """The setting with the verifier's rewards where they are a reward model's, and the usual teacher."""
     if not setting.members:
         return setting
-    return replace(setting, members=0, knobs={**setting.knobs, "reward_source": "verifier"})
+    own = {"reward_source": "verifier"} if "reward_source" in setting.knobs else {}
+    return replace(setting, members=0, knobs={**setting.knobs, **own})
 
 
-def _text(spec: RunSpec) -> str:
-    """What runs of one setting have in common, whichever reward models they have."""
-    named = str(spec.knobs.get(SCORER) or "")
-    if named:
-        spec = replace(spec, knobs={**spec.knobs, SCORER: ",".join([_ANY] * len(named.split(",")))})
+def _text(study: Study, spec: RunSpec) -> str:
+    """What runs of one setting have in common, whichever runs they learn from."""
+    named = str(spec.knobs.get(study.scorer_knob) or "")
+    shipped = (found := read(named)) is not None and bool(found.sft)  # a teacher that comes with the lab
+    if study.scorers and named and not shipped:
+        spec = replace(spec, knobs={**spec.knobs, study.scorer_knob: ",".join([_ANY] * len(named.split(",")))})
     return setting_of(spec)
 
 

@@ -10,6 +10,7 @@ from labcore.catalog.knob import Value
 from labcore.catalog.metrics import METRICS
 
 SEEDS = (0, 1, 2)
+REWARD_MODEL, TEACHER = "reward_model", "teacher"  # knobs that name a run to learn from
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class Measure:
 
 @dataclass(frozen=True)
 class Setting:
-    """Runs that differ by their seed only. `task` empty: the study's. `members`: reward models that give the reward."""
+    """Runs that differ by their seed only. `task` empty: the study's. `members`: runs of the study's own that they
+    learn from, which are trained first: reward models that give the reward, or the teacher."""
 
     label: str
     algorithm: str
@@ -104,7 +106,8 @@ class Contrast:
 class Study:
     """A row of the table. `setting` says in words what is run; `knobs` are those of all its settings.
 
-    `scorers`: so many reward models, one for each seed from 0 on, are trained first, by the algorithm `scorer`.
+    `scorers`: so many runs, one for each seed from 0 on, are trained first, by the algorithm `scorer` on the model
+    `scorer_model` (empty: the usual one). The knob `scorer_knob` of the settings with `members` names them.
     """
 
     key: str
@@ -120,9 +123,16 @@ class Study:
     scorers: int = 0
     scorer: str = "reward_model"
     scorer_steps: int = 0
+    scorer_model: str = ""
+    scorer_knob: str = REWARD_MODEL
     scorer_knobs: Mapping[str, Value] = field(default_factory=dict)
     winner: str = ""  # the setting of whose first seed a capsule is kept
     seeds: tuple[int, ...] = SEEDS
+
+    @property
+    def first(self) -> str:
+        """The runs that are trained first, in words."""
+        return {REWARD_MODEL: "reward models", TEACHER: "teacher"}[self.scorer_knob]
 
     @property
     def deciding(self) -> list[Contrast]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import log
+
 from labcore.catalog.choice import Advantage, Caution, Family, Letter, Normalisation, There
 from labcore.catalog.conditions import kl_in
-from labcore.catalog.families.distillation import TEACHER, TEACHER_DISCOUNT
+from labcore.catalog.families.distillation import CONTEXT, SINGLE_STEP, TEACHER, TEACHER_DISCOUNT
 from labcore.catalog.families.rewards import REWARD
 from labcore.catalog.knob import Knob
 from labcore.catalog.worked import Numbers, Worked
@@ -36,6 +38,12 @@ TRACKER_HALF_LIFE = Knob(
     "lags more. Lower: the baseline follows a fast-learning "
     "policy.", "next batch", 0.1, 1e6, (2.0, 64.0), unit="updates", group="advantage")
 
+MIXTURE_SHARE = Knob(
+    "mixture_share", "Reference's share of the mixture", 0.5, "The opponent samples from a geometric mixture of policy "
+    "and reference. Higher: nearer to the reference, an opponent that stays the same. Lower: nearer to the policy, which "
+    "then plays against itself. 1: the reference alone.", "next batch", 0.0, 1.0, (0.1, 0.9), r"\alpha_m", "share",
+    group="advantage", aliases="mixture_coef")
+
 # What the other tools call their settings.
 _SCALE, _VERL, _BY_STD, _OPENRLHF = ("scale_rewards", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
                                      "--algo.advantage.estimator")
@@ -47,6 +55,7 @@ _NO_TEACHER = (
     There("ms-swift", {"teacher_kl_coef": 1.0}),
     There("DistillationTrainer", {"beta": 1.0}, "the reverse KL over the whole vocabulary: the mean gradient of the "
           "log-ratio with a discount of 0, with less noise"),
+    There("SDFTTrainer SDPOTrainer"),
     There("verl", {_VERL: "grpo"}, "verl's trainer takes no teacher here, so this script trains another algorithm: "
           "GRPO on the rewards"),
     There("OpenRLHF", note="OpenRLHF takes no teacher, so this script trains another algorithm: REINFORCE on the "
@@ -56,9 +65,17 @@ _NO_TEACHER = (
 def _of_teacher(of: Numbers) -> Worked:
     """The log-ratio of the token alone; with a discount those of later tokens are added, which one token does not
     know."""
-    if of["teacher_discount"]:
+    if of["teacher_discount"] or of["single_step"]:
         return Worked("log π_T − log π_old, and those of later tokens", "{advantage}")
     return Worked("log π_T − log π_old", "{teacher_logprobs} − {old_logprobs:b}")
+
+
+def _of_opponent(of: Numbers) -> Worked:
+    """The opponent's reward is what the advantage says of it."""
+    chance = of["reward"] - of["baseline"] + 0.5
+    return Worked("σ(R − R of the opponent) − ½", "1 / (1 + exp({opponent} − {reward:b})) − 0.5",
+                  f"beats the opponent with probability {chance:.2f}",
+                  {"opponent": of["reward"] - log(chance / (1 - chance))})
 
 
 def _swift(scale: str, estimator: str = "grpo", note: str = "") -> There:
@@ -66,7 +83,7 @@ def _swift(scale: str, estimator: str = "grpo", note: str = "") -> There:
 
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
-                   ("rewards", "lengths", "greedy_rewards", "past_rewards", "reward_parts", "part_weights",
+                   ("rewards", "lengths", "greedy_rewards", "opponent_rewards", "past_rewards", "reward_parts", "part_weights",
                     "token_rewards", "values", "completion_mask", "scored_tokens", "old_logprobs", "square_sums",
                     "teacher_logprobs", "step_ends", "group_size", "prompt_values"), (
     Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,
@@ -123,6 +140,11 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
         _swift("none", note="ms-swift subtracts the group's mean, not the reward of a greedy completion"),
         There("OpenRLHF", note="the baseline is the mean of the others in the group, not the reward of a greedy "
               "completion", name="rloo"))),
+    Advantage("win_probability", "probability of beating a completion of the mixture, less ½",
+              r"\sigma(R - R_{opp}) - \tfrac12", "sequence", rollouts=("mixture",), knobs=(MIXTURE_SHARE,),
+              letters=(Letter("opp", r"R_{opp}=R(y'),\quad y'\sim\pi_\theta^{1-\alpha_m}\pi_{ref}^{\alpha_m}"),),
+              worked=_of_opponent, bias="Direction: it maximises the probability of beating the mixture of policy and "
+              "reference, and not the mean reward."),
     Advantage("moving_average", "reward − mean of all rewards of earlier steps", r"R - \bar R_{past}", "sequence",
               against="batch", exact=True,
               worked=lambda of: Worked("R − mean of all earlier R", _BASELINE),
@@ -317,11 +339,11 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               elsewhere=(There("verl", {_VERL: "gae"}), There("OpenRLHF", name="gae"))),
     Advantage("teacher_log_ratio", "log-ratio of teacher to policy, plus discounted log-ratios of later tokens",
               r"\textstyle\sum_{s\ge t}\gamma_T^{s-t}\log\tfrac{\pi_T(y_s)}{\pi_{old}(y_s)}", teacher=True,
-              knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, elsewhere=_NO_TEACHER,
+              knobs=(TEACHER, TEACHER_DISCOUNT, SINGLE_STEP, *CONTEXT), worked=_of_teacher, elsewhere=_NO_TEACHER,
               trainer="DistillationTrainer"),
     Advantage("teacher_mean_log_ratio", "mean log-ratio of teacher to policy from this token on",
               r"\frac{\sum_{s\ge t}\gamma_T^{s-t}\log\frac{\pi_T(y_s)}{\pi_{old}(y_s)}}{\sum_{s\ge t}\gamma_T^{s-t}}",
-              teacher=True, knobs=(TEACHER, TEACHER_DISCOUNT), worked=_of_teacher, elsewhere=(
+              teacher=True, knobs=(TEACHER, TEACHER_DISCOUNT, SINGLE_STEP, *CONTEXT), worked=_of_teacher, elsewhere=(
         There("ms-swift", {"teacher_kl_coef": 1.0}, "the log-ratio of the token itself"), *_NO_TEACHER),
               trainer="DistillationTrainer",
               bias="Direction: the mean over the rest of a completion gives its last tokens more weight."),

@@ -1,17 +1,21 @@
-"""The knobs of distillation: the teacher, and who writes the completions that it is asked about.
+"""The knobs of distillation: the teacher, what it sees, and who writes the completions that it is asked about.
 
 The losses are members of `SFT_LOSS` and the advantages of `ADVANTAGE`, where the functions are that they name.
 """
 
 from __future__ import annotations
 
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.choice import Family, TeacherContext, There
 from labcore.catalog.knob import Knob
 
 ANSWERS = ("given", "teacher")
+SELF = "self"  # the teacher that is the run's own reference model
 
 TEACHER = Knob(
     "teacher", "Teacher", "", "The model that the policy learns from: a run (RUN, RUN@STEP or RUN@best), or the folder "
-    "or hub id of a Hugging Face model. It must have the policy's vocabulary, and may be larger. It stays frozen.",
+    "or hub id of a Hugging Face model. It must have the policy's vocabulary, and may be larger. It stays frozen. self: "
+    "the run's own reference model, which the policy began as.",
     forkable=True, group="model", aliases="teacher_model_name_or_path distillation")
 TEACHER_DISCOUNT = Knob(
     "teacher_discount", "Discount of later log-ratios", 0.0, "Weight of the log-ratios of later tokens in a token's "
@@ -24,6 +28,40 @@ JSD_BETA = Knob(
     "everything that the teacher may write; 0 is the forward KL. Higher: nearer to the reverse KL, which makes the "
     "policy keep to completions that the teacher finds likely; 1 is the reverse "
     "KL.", "live", 0.0, 1.0, (0.0, 1.0), r"\beta_J", group="loss", aliases="gkd beta")
+
+
+
+def taught_by_itself(row: Algorithm) -> bool:
+    """Whether a row's teacher is its own reference model: then neither task nor model suggests another."""
+    return any(knob.key == TEACHER.key and knob.default == SELF for knob in row.knobs)
+
+
+SINGLE_STEP = Knob(
+    "single_step", "Single-step term", False, "On: the KL of each token's own distribution is computed over the whole "
+    "vocabulary and added to the loss, and a token's advantage has the log-ratios of later tokens only. The mean "
+    "gradient is the same, with less noise; each update takes one more pass of the teacher. Off: the sampled token's own "
+    "log-ratio stands for its KL.", "live", group="loss", advanced=True, aliases="single_step_decomposition", before=False)
+TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.llm.teacher_context",
+                         ("problems", "texts", "exact", "group_size"), (
+    TeacherContext("nothing", "the prompt alone", r"x", elsewhere=(There("DistillationTrainer ms-swift"),)),
+    TeacherContext("demonstration", "the task's own answer beside the prompt", r"x, y^*", trainer="SDFTTrainer"),
+    TeacherContext("success", "a right completion of the same group beside the prompt", r"x, y_{right}", group=True,
+                   trainer="SDPOTrainer"),
+))
+CONTEXT_TEMPLATE = Knob(
+    "context_template", "Prompt with context", "{prompt}\\n\\n{context}", "The text that a model reads as its prompt where "
+    "it has a context. {prompt} and {context} stand for the two; \\n is a line break.", group="model", advanced=True,
+    aliases="teacher_prompt_template reprompt_template", before="{prompt}\\n\\n{context}")
+CONTEXT = (
+    Knob("teacher_context", "Context of the teacher", "nothing", "What the teacher reads beside the prompt. nothing: the "
+         "prompt alone. demonstration: also the task's answer. success: also a right completion of the same group; a "
+         "completion without one teaches nothing.", choices=TEACHER_CONTEXT.names, group="model", advanced=True,
+         aliases="privileged_context reprompt", before="nothing"),
+    CONTEXT_TEMPLATE)
+CONTEXT_SHARE = Knob(
+    "context_share", "Share with context", 0.5, "Share of the examples in SFT whose prompt also has the answer as a "
+    "context. Higher: the model relies on a context sooner. Lower: it learns to answer without one. 0: it never sees a "
+    "context, so it cannot use one later.", low=0.0, high=1.0, safe=(0.2, 0.8), unit="share", group="model")
 
 SOURCES = (
     Knob("on_policy_share", "On-policy share", 0.5, "Share of the batches whose answers the policy writes itself, so "

@@ -73,7 +73,8 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
                          ("log_ratio_chosen", "log_ratio_rejected", "logprob_chosen", "logprob_rejected",
                           "ref_logprob_chosen", "ref_logprob_rejected", "whole_log_ratio_chosen",
                           "whole_log_ratio_rejected", "whole_logprob_chosen", "length_chosen", "length_rejected",
-                          "mismatched_kl", "logprob_answer", "mean_length_answer"), (
+                          "mismatched_kl", "logprob_answer", "mean_length_answer", "whole_logprob_rejected",
+                          "theirs_chosen", "theirs_rejected"), (
     _difference("sigmoid", "DPO: logistic loss of the difference of log-ratios", r"-\log\sigma(\beta\Delta)", **_OWN,
                 any_divergence=True, elsewhere=(_dpo(_DPO_KL), There("OpenRLHF")),
                 worked=lambda of: Worked("−log σ(β(c − r))", "−log σ({margin})",
@@ -176,6 +177,9 @@ PREFERENCE_LOSS = Family("preference_loss", "preference loss", "labcore.maths.pr
                    own_answer=True, every_token=True, trains="answer", term="SFT", trainer="TPOTrainer",
                    letters=(Letter(r"\ell_a", r"\ell_a = \log\pi_\theta(y_a)"),),
                    elsewhere=(There("TPOTrainer"),)),
+    PreferenceLoss("exploration", "XPO: lowers the log-likelihood of the reference's completion", r"\ell_{ref}",
+                   opposed=True, every_token=True, trains="opponent", term="exploration",
+                   letters=(Letter(r"\ell_{ref}", r"\ell_{ref} = \log\pi_\theta(y_{ref})"),)),
 ))
 
 DIVERGENCE = Family("divergence", "divergence", "labcore.maths.divergences", ("log_ratios",), (
@@ -194,4 +198,6 @@ PAIRS = Family("pairs", "source of pairs", "labcore.llm.pairs", ("session",), (
           asks=("pairs_per_step", "pair_prompts", "group_size")),
     Pairs("policy_each_step", "the policy's own completions, at every step", r"\pi_\theta", each_step=True,
           asks=("pairs_per_step", "group_size")),
+    Pairs("policy_and_reference", "a completion of the policy and one of the reference, at every step",
+          r"\pi_\theta,\,\pi_{ref}", each_step=True, opposed=True, asks=("pairs_per_step",)),
 ))

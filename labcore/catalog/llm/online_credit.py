@@ -89,6 +89,21 @@ ROWS = (
         defaults={"advantage": "optimal_value", "ratio": "none", "surrogate": "regression", "kl_placement": "off",
                   "aggregation": "sequence_mean_token_mean", "group_size": 1, "prompts_per_step": 128},
         models=("policy", "reference"), panels=online_panels("reward", "kl", "grad_norm")),
+    row("nash_md", "Nash-MD", "online",
+        summary="Learns to beat an opponent: each completion is compared with one from a geometric mixture of policy and "
+        "reference. The advantage is the probability of winning, less ½.",
+        latex=r"\begin{gathered}L = -\frac1B\sum_i\sum_t\big[\hat A_i\log\pi_\theta(y_{i,t}) - \beta\,k_2 + c_H "
+              r"H_t\big]\\ \hat A_i = \sigma(R_i-R(y'_i))-\tfrac12,\quad y'_i\sim\pi_{mix}\propto"
+              r"\pi_\theta^{1-\alpha_m}\pi_{ref}^{\alpha_m},\quad i = 1\ldots P\,G\end{gathered}",
+        watch="The win rate against the opponent: it settles above ½, because the mixture follows the policy. Rewards "
+              "between 0 and 1 give win probabilities between 0.27 and 0.73, so the gradient is short. The opponents' "
+              "completions count as sampled tokens.",
+        paper="Munos et al. 2023, arXiv:2312.00886",
+        without=(*CLIP, "updates_per_batch", "mini_batches"),
+        defaults={"beta": 0.1, "advantage": "win_probability", "ratio": "none", "surrogate": "score_function",
+                  "kl_estimator": "k2", "kl_placement": "loss", "aggregation": "sequence_mean_token_sum",
+                  "group_size": 1, "prompts_per_step": 64},
+        models=("policy", "reference"), panels=online_panels("reward", "win_rate", "kl")),
     row("spo", "SPO", "online",
         summary="Single-stream policy optimisation: each prompt gets one completion, whose reward is compared with the "
         "tracked mean reward of this prompt, then normalised over the batch.",

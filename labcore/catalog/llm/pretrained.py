@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.families.distillation import TEACHER, taught_by_itself
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.llm.optimizer import LINEAR
 from labcore.catalog.task import Task
@@ -50,13 +51,14 @@ def _beta(value: float, source: str) -> Defaults:
 
 
 # Which configuration of TRL an algorithm's learning rate is from: its own, else that of its loop.
-_CONFIGS = {**dict.fromkeys(("opd", "minillm"), "DistillationConfig"), "gkd": "GKDConfig", "rloo": "RLOOConfig",
-            "online_dpo": "OnlineDPOConfig", "kto": "KTOConfig",
+_CONFIGS = {**dict.fromkeys(("opd", "minillm"), "DistillationConfig"), "gkd": "GKDConfig", "sdft": "SDFTConfig",
+            "sdpo": "SDPOConfig", "rloo": "RLOOConfig",
+            **dict.fromkeys(("online_dpo", "xpo", "nash_md"), "OnlineDPOConfig"), "kto": "KTOConfig",
             **dict.fromkeys(("simpo", "cpo", "alphapo"), "CPOConfig"), "orpo": "ORPOConfig",
             "tpo": "TPOConfig", "online": "GRPOConfig",
             "preference": "DPOConfig", "prm": "PRMConfig", "reward_model": "RewardConfig", "sft": "SFTConfig"}
 _RATES = {"OnlineDPOConfig": 5e-7, "TPOConfig": 5e-7, "PRMConfig": 1e-5, "RewardConfig": 1e-4, "SFTConfig": 2e-5,
-          "GKDConfig": 2e-5}  # of the others: 1e-6
+          "GKDConfig": 2e-5, "SDFTConfig": 5e-5, "SDPOConfig": 5e-5}  # of the others: 1e-6
 _RATE = 1e-6
 
 _OF_ALL: Defaults = {
@@ -88,6 +90,9 @@ _OF_ROWS: Mapping[str, Defaults] = {
                    "temperature": Default(0.9, _trl("OnlineDPOConfig"))},
     "simpo": _beta(2.0, "Meng et al. 2024, arXiv:2405.14734"), "cpo": _beta(0.1, _trl("CPOConfig")),
     "tpo": {"beta": Default(0.01, _trl("TPOConfig"), (0.005, 0.5))},
+    "xpo": _beta(0.1, "TRL 1.9's XPOConfig"), "nash_md": _beta(0.1, "TRL 1.9's NashMDConfig"),
+    "sdpo": {"context_template": Default("{prompt}\\nCorrect solution:\\n\\n{context}\\n\\n\\n\\nCorrectly solve the original "
+                                         "question.\\n", _trl("SDPOConfig"))},
     "alphapo": _beta(2.5, "Gupta et al. 2025, arXiv:2501.03884"), "orpo": _beta(0.1, _trl("ORPOConfig"))}
 _LENGTH = 256
 _BUFFER = "a fifth of the length limit, as in Yu et al. 2025, arXiv:2503.14476"
@@ -106,7 +111,9 @@ def defaults(row: Algorithm, task: Task, weights: str) -> Defaults:
              **_OF_ROWS.get(row.key, {}), **of_task}
     if weights == LORA:
         found |= {key: _of_lora(found[key]) for key in ("learning_rate", "critic_learning_rate") if key in found}
-    known = {knob.key for knob in (*row.knobs, *task.knobs)}
+        found |= {key: Default(0, "with LoRA the reference is the frozen base, which cannot follow")
+                  for key in ("reference_every",) if any(knob.key == key and knob.default for knob in row.knobs)}
+    known = {knob.key for knob in (*row.knobs, *task.knobs)} - ({TEACHER.key} if taught_by_itself(row) else set())
     return {key: default for key, default in found.items() if key in known}
 
 

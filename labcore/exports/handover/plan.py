@@ -254,6 +254,7 @@ def pairs_of(more: str = "") -> Rule:
     def rule(plan: Plan, value: Any) -> Line:
         note = "the pairs are sampled once, before training" + (f": {more}" if more else "")
         source = choices.PAIRS[str(value)]
+        note += "; the last trainer of such pairs is TRL 1.9.0's XPOTrainer" if source.opposed else ""
         same = source.once or source.from_file
         return Line("", value, {}, built_in=same, note="" if same else note)
 
@@ -375,8 +376,18 @@ def _teacher(plan: Plan, value: Any) -> Line:
     return rule(plan, value)
 
 
+def _context_share(plan: Plan, value: Any) -> Line:
+    """The share of prompts with a context: of SFT itself, or of the SFT of the run's base."""
+    rule = missing("no row below has a context") if plan.loop == "sft" and value else built_in("of the base alone")
+    return rule(plan, value)
+
+
+CONTEXT_RULES: Rules = {  # of a teacher that sees the prompt alone
+    "single_step": switch(missing("each token is graded by the log-ratio of the sampled token alone"), False),
+    "teacher_context": switch(missing("the teacher sees the prompt alone there"), "nothing"),
+    "context_template": built_in(), "context_share": _context_share}
 TEACHER_RULES: Rules = {
-    "teacher": _teacher,
+    "teacher": _teacher, **CONTEXT_RULES,
     "on_policy_share": switch(missing("this trainer learns only from the answers in the rows below"), 0.0),
     "answers": switch(missing("the rows below have the task's answers: replace them with answers of your teacher"),
                       "given")}

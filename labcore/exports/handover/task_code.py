@@ -166,7 +166,7 @@ def task_code(plan: Plan, more: str = "", every_answer: bool = True, arguments: 
         body += conversations.turns_code(plan, arguments)
     if needs_pairs(plan) and not brings_pairs(plan):
         body += _scored(plan) + "\n" + _SAMPLED.format(
-            **{"pair_prompts": plan.rows, "seed": spec.seed, **knobs}, written=_WRITTEN[plan.chat],
+            **{"pair_prompts": plan.rows, "group_size": 2, "seed": spec.seed, **knobs}, written=_WRITTEN[plan.chat],
             answer=', "reference": row["answer"]' if learns_answers(plan) else "")
     elif needs_pairs(plan) and not read:
         body += _SINGLES if learns_singles(plan) else _PAIRS.format(answer=_ANSWER if learns_answers(plan) else "")

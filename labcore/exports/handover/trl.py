@@ -33,14 +33,15 @@ from labcore.exports.handover.training_arguments import TRAINING_ARGUMENTS
 
 VERSION = "1.16.0"
 TRAINERS = {f"{name}Trainer": f"{name}Config" for name in (
-    "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "TPO", "SFT", "Reward", "PRM", "GKD", "Distillation")}
+    "GRPO", "GMPO", "RLOO", "DPO", "KTO", "CPO", "ORPO", "TPO", "SFT", "Reward", "PRM", "GKD", "Distillation", "SDFT",
+    "SDPO")}
 MODULES = {f"{name}Trainer": f"trl.experimental.{name.lower()}" for name in (
-    "CPO", "GKD", "GMPO", "ORPO", "PRM", "TPO")}  # others: trl
+    "CPO", "GKD", "GMPO", "ORPO", "PRM", "SDFT", "SDPO", "TPO")}  # others: trl
 LAST = {"PRMTrainer": "1.13.0"}  # the last version with a trainer that VERSION lacks
 _OF_LOOPS = {"prm": "PRMTrainer", "reward_model": "RewardTrainer"}
 # Of others the first of these choices that has a trainer of its own says which, else it is the usual one.
 _FAMILIES: dict[str, tuple[tuple[Family[Any], ...], str]] = {
-    "online": ((choices.ADVANTAGE, choices.SURROGATE, choices.RATIO), "GRPOTrainer"),
+    "online": ((choices.TEACHER_CONTEXT, choices.ADVANTAGE, choices.SURROGATE, choices.RATIO), "GRPOTrainer"),
     "sft": ((choices.SFT_LOSS,), "SFTTrainer"),
     "preference": ((choices.PREFERENCE_LOSS,), "DPOTrainer")}
 
@@ -117,7 +118,7 @@ def _first(plan: Plan, name: str) -> tuple[str, str]:
     """The code of the reward functions of a trainer that takes some, and its arguments before the configuration."""
     if name in trl_distillation.TAUGHT:
         return "", f"teacher_model={trl_distillation.teacher(plan)!r}, "
-    if plan.loop != "online":
+    if plan.loop != "online" or name == trl_distillation.SDFT:
         return "", ""
     code, rewards = trl_online.functions(plan)
     return code, f"{rewards}, "
@@ -160,7 +161,10 @@ def _data(plan: Plan) -> str:
     """The rows that the trainer learns from, as code."""
     if trainer(plan) == "GKDTrainer":
         return trl_distillation.messages(plan, f"problems({plan.rows}, seed={plan.spec.seed})")
-    return f"conversational({_rows(plan)})" if plan.chat else _rows(plan)
+    rows = f"conversational({_rows(plan)})" if plan.chat else _rows(plan)
+    if trainer(plan) == trl_distillation.SDFT:
+        return f'[{{**row, "privileged_context": row["answer"]}} for row in {rows}]'
+    return rows
 
 
 def _rows(plan: Plan) -> str:

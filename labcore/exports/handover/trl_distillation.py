@@ -1,15 +1,19 @@
-"""Settings of TRL's GKDTrainer and DistillationTrainer for the knobs of runs that learn from a teacher."""
+"""Settings of TRL's GKDTrainer, DistillationTrainer, SDFTTrainer and SDPOTrainer for runs that learn from a teacher."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from labcore.catalog import choices
+from labcore.catalog.families.distillation import SELF
+from labcore.exports.folder import TEACHER
 from labcore.exports.handover.plan import (
     MEASURED,
     Line,
     Plan,
+    Rule,
     Rules,
     built_in,
     choices_of,
@@ -19,16 +23,17 @@ from labcore.exports.handover.plan import (
     to,
 )
 from labcore.exports.handover.trl_online import RULES as ONLINE
+from labcore.exports.handover.trl_online import TRL_REWARDS
 from labcore.runs.spec.model_names import may_be_hub_id
 
-TAUGHT = ("GKDTrainer", "DistillationTrainer")
-PLACE = "teacher"  # the folder of a teacher that is a run of the lab
+TAUGHT = ("GKDTrainer", "DistillationTrainer")  # by a teacher that is an argument
+SDFT, SDPO = "SDFTTrainer", "SDPOTrainer"  # by themselves
 
 
 def teacher(plan: Plan) -> str:
     """The argument `teacher_model`: a folder or an id of the hub."""
     name = str(plan.get("teacher", ""))
-    return name if _published(name) else PLACE
+    return name if _published(name) else TEACHER
 
 
 # GKDTrainer takes conversations only: this writes one as the plain text that the run has.
@@ -49,7 +54,7 @@ def _published(name: str) -> bool:
 def teacher_line(plan: Plan, value: Any) -> Line:
     """The teacher as an argument of the script's code."""
     there = _published(str(value))
-    note = "" if there else f"export that run, and put its folder checkpoint here as {PLACE}"
+    note = "" if there else f"put the folder {TEACHER} of the run's export beside this script"
     return Line("", value, {}, built_in=there, note=note)
 
 
@@ -72,5 +77,48 @@ _DISTILLATION: Rules = {
     "updates_per_batch": _ONCE, "mini_batches": _ONCE, "teacher": teacher_line,
     "advantage": choices_of(choices.ADVANTAGE, "DistillationTrainer", "see beta"),
     "teacher_discount": switch(missing("DistillationTrainer holds the prefix of each token fixed"), 0.0),
-    "whiten_advantages": switch(missing(_NO_GRADE), False)}
-RULES: dict[str, Rules] = {"GKDTrainer": _GKD, "DistillationTrainer": _DISTILLATION}
+    "whiten_advantages": switch(missing(_NO_GRADE), False),
+    "single_step": built_in("its loss is the KL over the whole vocabulary")}
+
+
+# ---------------------------------------------------------------- self-distillation
+
+def _template(names: Mapping[str, str]) -> Rule:
+    """The teacher's prompt under the names that the trainer has for its parts."""
+    def rule(plan: Plan, value: Any) -> Line:
+        text = str(value).replace("\\n", "\n")
+        return Line("", value, {setting: text.replace("{context}", part) for setting, part in names.items()})
+    return rule
+
+
+def _follows(plan: Plan, value: Any) -> Line:
+    """A teacher that stays what the run began with, or follows the policy."""
+    return Line("", value, {"teacher_model_kind": "ema", "teacher_sync_steps": value} if value else {
+        "teacher_model_kind": "base"})
+
+
+_ALONE = "the trainer has no such setting: its loss is the KL to its own teacher alone"
+_SELF: Rules = {
+    **dict.fromkeys(ONLINE["GRPOTrainer"], missing(_ALONE)),
+    **{knob: ONLINE["GRPOTrainer"][knob] for knob in _SAMPLED},
+    "prompts_per_step": given(lambda plan, value: {"per_device_train_batch_size": value * int(plan["group_size"])}),
+    "group_size": to("num_generations"), "updates_per_batch": to("num_iterations"), "mini_batches": _ONCE,
+    "advantage": choices_of(choices.ADVANTAGE, SDFT, "see distillation_mode"),
+    "teacher": switch(missing("the teacher is the model itself there"), SELF), "teacher_context": built_in(),
+    "teacher_discount": switch(missing("prefixes are held fixed"), 0.0),
+    "single_step": given(lambda plan, value: {"distillation_mode": "full_logits" if value else "sampled_token",
+                                              "distillation_alpha": 1.0}),
+    "whiten_advantages": switch(missing(_ALONE), False), "reference_every": _follows,
+    "reference_mixup": lambda plan, value: (to("teacher_update_rate") if plan["reference_every"] else built_in())(
+        plan, value),
+    "aggregation": switch(missing("the mean over completions of each one's mean"), "sequence_mean_token_mean"),
+    **dict.fromkeys(("ratio", "surrogate"), built_in()),
+    "kl_placement": switch(missing(_ALONE), "off"), **dict.fromkeys(("beta", "kl_estimator"), built_in()),
+    "selection": switch(missing(_ALONE), "everything")}
+_SDFT: Rules = {**_SELF, "context_template": _template({"teacher_prompt_template": "{privileged_context}"})}
+_SDPO: Rules = {
+    **_SELF, **TRL_REWARDS,
+    "context_template": lambda plan, value: Line("", value, {
+        **_template({"reprompt_template": "{solution}"})(plan, value).settings,
+        "solution_template": "{successful_previous_attempt}"}, note="right is what earns a reward of 1 there")}
+RULES: dict[str, Rules] = {"GKDTrainer": _GKD, "DistillationTrainer": _DISTILLATION, SDFT: _SDFT, SDPO: _SDPO}

@@ -185,7 +185,7 @@ def _online(session: LlmSession, world: World, batches: int, critic: str,
     """Gradients of an online row, and how many completions were drawn for each."""
     values = prepared(session, world, critic)
     for batch in drawn(session, batches, older):
-        yield estimate(session, valued(world, batch.rollout, values)), _samples(batch)
+        yield estimate(session, valued(world, batch.rollout, values)), _samples(batch, session.knobs)
 
 
 def prepared(session: LlmSession, world: World, critic: str = CRITICS[0]) -> Tensor | None:
@@ -198,9 +198,11 @@ def prepared(session: LlmSession, world: World, critic: str = CRITICS[0]) -> Ten
     return world.values(session) if needs and critic == "exact" else None
 
 
-def _samples(batch: Batch) -> int:
-    greedy = len(batch.batch.problems) if batch.batch.greedy_rewards is not None else 0
-    return sum(len(each.texts) for each in batch.sampled) + greedy
+def _samples(batch: Batch, knobs: Mapping[str, Any]) -> int:
+    """Completions that were sampled for a batch, those included that it is compared with."""
+    rollouts = choices.ADVANTAGE[str(knobs["advantage"])].rollouts
+    drawn = sum(len(each.texts) for each in batch.sampled)
+    return drawn + (len(batch.batch.texts) if "mixture" in rollouts else len(batch.batch.problems) if rollouts else 0)
 
 
 def _preferences(session: LlmSession, batches: int) -> Iterator[tuple[Tensor, int]]:

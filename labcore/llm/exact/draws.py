@@ -21,7 +21,7 @@ from labcore.llm import preference_objective as objective
 from labcore.llm.exact.problem import token_logprobs
 from labcore.llm.exact.truth import gradient
 from labcore.llm.exact.world import World
-from labcore.llm.experience import Batch, collect, rollout_of, sampled_batch
+from labcore.llm.experience import Batch, collect, mixture_of, rollout_of, sampled_batch
 from labcore.llm.loops import online, preference
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import completion_outputs
@@ -102,8 +102,22 @@ def every(session: LlmSession, world: World) -> Iterator[tuple[float, Rollout]]:
         groups = [answers[start:start + size] for start in range(0, len(answers), size)]
         found.append((ways * float(likely[list(answers)].prod()), world.batch(session, [0] * prompts, groups)))
     again = _tries(session, found)
+    rivals = _rivals(session, world)
     for weight, batch in found:
-        yield weight * (again if batch.batch.kept_groups.any() else 1), batch.rollout
+        weight *= again if batch.batch.kept_groups.any() else 1
+        for share, reward in rivals:
+            yield weight * share, batch.rollout if reward is None else replace(
+                batch.rollout, rival_rewards=torch.full_like(batch.rollout.shaped, reward))
+
+
+@torch.no_grad()
+def _rivals(session: LlmSession, world: World) -> list[tuple[float, float | None]]:
+    """The rewards of the opponents that the mixture samples, with their probabilities; a single None where there are
+    none. Each completion has an opponent of its own, but advantages are sums over these, so one for all is enough."""
+    if "mixture" not in choices.ADVANTAGE[session.knobs["advantage"]].rollouts:
+        return [(1.0, None)]
+    likely = token_logprobs(mixture_of(session), world.prompts, world.space, session.knobs["temperature"]).sum(-1).exp()
+    return [*zip(likely[0].tolist(), world.rewards[0].tolist(), strict=True)]
 
 
 def _tuples(session: LlmSession, count: int, rows: int) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -188,8 +202,8 @@ def estimate_of_pairs(session: LlmSession, pairs: Pairs) -> Tensor:
     return found
 
 
-def population(session: LlmSession, world: World, least: float = 0.0) -> list[tuple[float, int, int, int]]:
-    """Every pair with its probability: (p, prompt, chosen, rejected), p > `least`. They sum to 1.
+def population(session: LlmSession, world: World, least: float = 0.0) -> list[tuple[float, int, int, int, str]]:
+    """Every pair with its probability: (p, prompt, chosen, rejected, the reference's side), p > `least`. They sum to 1.
 
     Of two completions drawn from the run's source: the task's own, or the reference or the policy at the run's
     temperature. Pairs of the reference need two rewards that differ and two texts that are not empty; those of the
@@ -206,6 +220,8 @@ def population(session: LlmSession, world: World, least: float = 0.0) -> list[tu
     if source.from_file:  # tokens that are all as likely, and Bradley and Terry's label
         likely = (len(session.tokenizer) ** -world.space.lengths.double()).expand(len(world), -1)
         weight = gain.sigmoid()
+    elif source.opposed:
+        return _opposed(session, world, gain, least)
     elif int(session.knobs["group_size"]) != 2:
         raise LabError("Pairs of the best and the worst of a group are enumerated for groups of two: set "
                        "`group_size=2`.")
@@ -219,7 +235,19 @@ def population(session: LlmSession, world: World, least: float = 0.0) -> list[tu
     if not weight.sum():
         raise LabError("No two completions have different rewards, so there are no pairs: choose another reward.")
     weight = weight / weight.sum()
-    return [(float(weight[q, i, j]), q, i, j) for q, i, j in (weight > least).nonzero().tolist()]
+    return [(float(weight[q, i, j]), q, i, j, "") for q, i, j in (weight > least).nonzero().tolist()]
+
+
+@torch.no_grad()
+def _opposed(session: LlmSession, world: World, gain: Tensor, least: float) -> list[tuple[float, int, int, int, str]]:
+    """The same of pairs of the policy and the reference: a coin decides ties."""
+    ours, theirs = (token_logprobs(model, world.prompts, world.space, session.knobs["temperature"]).sum(-1).exp()
+                    for model in (session.policy, session.reference))
+    weight = ((gain > 0) + (gain == 0) / 2) / len(world)
+    won = weight * ours[:, :, None] * theirs[:, None, :]
+    lost = weight * theirs[:, :, None] * ours[:, None, :]
+    return [(float(weight[q, i, j]), q, i, j, side) for weight, side in ((won, "rejected"), (lost, "chosen"))
+            for q, i, j in (weight > least).nonzero().tolist()]
 
 
 def pair_gradient(session: LlmSession, world: World) -> Tensor:
@@ -228,13 +256,15 @@ def pair_gradient(session: LlmSession, world: World) -> Tensor:
     whole = objective.asks(knobs, "whole_batch")
     if whole:
         found = _many(found)
-    prompts, *pairs = torch.tensor([row[1:] for row in found]).T
+    prompts, *pairs = torch.tensor([row[1:4] for row in found]).T
     sides, whose = torch.stack(pairs, 1).flatten(), prompts.repeat_interleave(2)
     sums = _summed(session, session.policy, world, whose, sides)
     leaf = sums.detach().requires_grad_()
     seen = Sides(leaf, world.space.lengths[sides], torch.tensor([True, False]).repeat(len(found)),
                  _summed(session, session.reference, world, whose, sides).detach()
-                 if REFERENCE in session.models else None, _likelihoods(session, world, whose, sides))
+                 if REFERENCE in session.models else None, _likelihoods(session, world, whose, sides),
+                 torch.tensor([row[4] == side for row in found for side in ("chosen", "rejected")])
+                 if objective.asks(knobs, "opposed") else None)
     kl = _reference_point(session, world, whose, sides)
     # The loss of all pairs together; where it is a sum over pairs, each one's part is weighed afterwards.
     slope = torch.autograd.grad(objective.loss(knobs, seen, len(found) if whole else 1, kl) + 0 * leaf.sum(), leaf)[0]

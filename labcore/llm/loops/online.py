@@ -9,7 +9,7 @@ made outside, at the stages that `run` yields.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isfinite
@@ -36,7 +36,7 @@ from labcore.llm.prompt_values import learn as learn_prompts
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.llm.singled_out import singled_out
-from labcore.llm.teacher import with_agreement
+from labcore.llm.teacher import Distributions, with_agreement, with_divergence
 from labcore.llm.vllm_sampler import sampler_of
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.returns import explained_variance
@@ -144,10 +144,10 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
             part = rollout.slice(prompts, rows)
             if len(part.ids) < len(rollout.ids):  # cut finer than was planned when it was sampled, for want of memory
                 tape = None
-            logprobs, entropy = _seen(session, part, met, tape)
+            logprobs, entropy, *teacher_kl = _seen(session, part, met, tape)
             if fresh:
                 part = part.met_by_sampler(logprobs)
-            loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals)
+            loss, ratio = objective.loss(knobs, part, logprobs, entropy, totals, *teacher_kl)
             loss.backward()
             losses.append(loss.detach())
             ratios.append(ratio.detach())
@@ -159,21 +159,25 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
         rollout = rollout.met_by_sampler(met.logprobs)
     measured = objective.measures(knobs, rollout, met.logprobs, torch.cat(ratios), met.entropy, totals.entropy_floor)
     measured["loss"] = sum(torch.stack(losses).tolist())  # read only now: each look would wait for a GPU
-    measured |= met.of_teacher(rollout.counted)
+    measured |= met.of_teacher(rollout.taught)
     measured |= {"demonstration_loss": imitated / answered, "sft_weight": knobs["sft_weight"]} if answered else {}
     return measured if session.critic is None else measured | _of_critic(rollout, value_losses)
 
 
 def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tuple[Tensor, ...]:
-    """The policy's log-prob of each token of `part`, and its entropy there. `met` records both. (B, T) nats"""
-    knobs, theirs = session.in_force, part.teacher_likeliest
-    measure = partial(logprobs_and_entropy if theirs is None else with_agreement, temperature=knobs["temperature"],
-                      entropy_grad=knobs["entropy_coef"] > 0)
-    logprobs, entropy, *same = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids), tape,
-                                         () if theirs is None else (theirs,))
+    """The policy's log-prob of each token of `part`, and its entropy there, both of which `met` records; with the
+    single-step term also the KL to the teacher. (B, T) nats"""
+    knobs, beside = session.in_force, () if part.teacher_likeliest is None else (part.teacher_likeliest,)
+    measure: Callable[..., tuple[Tensor, ...]] = with_agreement if beside else logprobs_and_entropy
+    if beside and knobs.get("single_step"):
+        theirs = Distributions.of(session, part.teacher_prompts or part.prompts, part.ids)
+        measure, beside = partial(with_divergence, head=theirs.head), (*beside, theirs.states)
+    measure = partial(measure, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
+    logprobs, entropy, *found = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids), tape,
+                                          beside)
     met.see(logprobs, entropy, singled_out=part.singled_out)
-    met.agree(*same)
-    return logprobs, entropy
+    met.agree(*found[:1])
+    return logprobs, entropy, *found[1:]
 
 
 def _of_critic(rollout: Rollout, losses: Sequence[float]) -> dict[str, float]:

@@ -84,14 +84,15 @@ def _encoded(session: LlmSession, rows: Sequence[Pair | Single], texts: list[str
 
 
 def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, Tensor]:
-    """Prompts, their completions, and which of these are chosen or desired."""
+    """Prompts, their completions, and (2, B) which of these are chosen or desired, and which the reference sampled."""
+    theirs = [pair.theirs == side for pair in found.pairs for side in ("chosen", "rejected")]
     if found.singles:
         texts, labels = [each.completion for each in found.singles], [each.label for each in found.singles]
         prompts, completions = _encoded(session, found.singles, texts, [False] * len(texts))
     else:
         prompts, completions = encode(session, found.pairs)
         labels = [True, False] * len(prompts)
-    return prompts, completions, torch.tensor(labels, device=session.device)
+    return prompts, completions, torch.tensor([labels, theirs or [False] * len(labels)], device=session.device)
 
 
 def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[dict[str, float], dict[str, Any]]:
@@ -106,6 +107,8 @@ def step(session: LlmSession, found: Pairs, taken: Taken) -> dict[str, float]:
         session.tokens += taken.tokens
     metrics = {"loss": taken.loss, **session.update(POLICY, taken.loss), "entropy": taken.entropy}
     metrics |= {} if taken.mismatched_kl is None else {"kl/mismatched": taken.mismatched_kl}
+    if (theirs := taken.sides.theirs) is not None:
+        metrics["logps/opponent"] = float(taken.sides.logprobs[theirs].mean())
     metrics |= {} if taken.answers is None else {"logps/answer": taken.answers.mean_logprob}
     return metrics | (_single_metrics if found.singles else _pair_metrics)(taken.sides, session.knobs["beta"])
 
@@ -210,7 +213,9 @@ def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labe
         met.see(logprobs, entropy, ref_tokens)
     if squares:
         likelihoods = likelihood(logprobs.detach(), squares[0], mask)
-    sides = Sides(objective.summed(knobs, logprobs, mask, paired), mask.sum(1), labels[rows], ref_sums, likelihoods)
+    chosen, theirs = labels[:, rows]
+    sides = Sides(objective.summed(knobs, logprobs, mask, paired), mask.sum(1), chosen, ref_sums, likelihoods,
+                  theirs if objective.asks(knobs, "opposed") else None)
     return sides, (entropy * mask).sum()
 
 

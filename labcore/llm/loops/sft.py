@@ -29,6 +29,7 @@ from labcore.llm.probes.token_records import Met, given
 from labcore.llm.rendering import Examples, encode_examples
 from labcore.llm.session import LlmSession
 from labcore.llm.teacher import Distributions, measures, said
+from labcore.llm.teacher_context import some_with_context
 from labcore.llm.written import next_writer, written
 from labcore.maths.call import call, member
 from labcore.maths.logprobs import logprobs_and_entropy
@@ -93,6 +94,7 @@ def _samples(session: LlmSession, problems: list[Problem], examples: Examples, m
 def next_examples(session: LlmSession) -> tuple[list[Problem], Examples]:
     """The problems of the next update, and their prompts and answers as tokens."""
     problems = next_rows(session, session.task.problems, int(session.knobs["sequences_per_step"]))
+    problems = some_with_context(session, problems)
     if writer := next_writer(session):
         return written(session, writer, problems)
     examples = encode_examples(session.rendering, problems, session.context, session.device)

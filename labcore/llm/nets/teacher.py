@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from labcore.errors import LabError, listed
 from labcore.llm.nets.model import load
 from labcore.runs.spec.model_names import model_of_name
+from labcore.runs.spec.together import NO_TEACHER
 
 NAMED = 3  # tokens of another vocabulary that are named
 
@@ -25,8 +26,7 @@ def load_teacher(knobs: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -
     """
     name = str(knobs["teacher"])
     if not name:
-        raise LabError("There is no teacher to learn from: set `teacher` to a run (RUN, RUN@STEP or RUN@best), or to "
-                       "the folder or hub id of a Hugging Face model with the policy's vocabulary.")
+        raise LabError(NO_TEACHER)
     teacher, theirs = load(model_of_name(name))
     check_vocabulary(name, theirs, tokenizer)
     return teacher.requires_grad_(False)

@@ -307,7 +307,13 @@ def _taught(session: LlmSession, part: Rollout) -> list[dict[str, Any]]:
     if TEACHER not in session.models:
         return [{}] * len(part.ids)
     completions = Completions(part.ids, part.completion_mask, part.truncated)
-    return teacher.said(session, part.prompts, completions, session.knobs["temperature"])
+    seen = part.teacher_prompts
+    said = teacher.said(session, seen or part.prompts, completions, session.knobs["temperature"])
+    if seen is None or part.in_context is None:
+        return said
+    texts = [session.tokenizer.decode(row[there]) for row, there in zip(seen.ids, seen.mask, strict=True)]
+    return [{**each, "teacher_sees": text} if there else {} for each, text, there in zip(
+        said, texts, part.in_context.tolist(), strict=True)]
 
 
 def _surrogate(knobs: Mapping[str, Any], ratio: Tensor) -> dict[str, list[float]]:

@@ -31,6 +31,7 @@ from labcore.llm.rendering import Ids, encode_prompts
 from labcore.llm.rewards import Rewards, known, verified
 from labcore.llm.rollout import credit
 from labcore.llm.session import LlmSession
+from labcore.llm.teacher_context import NOTHING
 from labcore.llm.token_texts import token_texts
 from labcore.runs.spec.activity import part_of
 from labcore.tasks.environment import Episode
@@ -149,7 +150,7 @@ def before(session: LlmSession, step: int) -> Before:
     old = _sums(alone, session.policy, prompts, completions, temperature)
     compared = _learns_pairs(session) and REFERENCE in session.models
     reference = _sums(alone, session.reference, prompts, completions, temperature) if compared else None
-    if TEACHER in session.models:
+    if TEACHER in session.models and session.knobs.get("teacher_context", NOTHING) == NOTHING:
         teacher = cast(Network, session.models[TEACHER])
         for group, row in zip(groups, _sums(alone, teacher, prompts, completions, temperature).tolist(), strict=True):
             for answer, found in zip(group["answers"], row, strict=False):  # the rest is padding

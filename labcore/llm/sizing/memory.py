@@ -104,7 +104,8 @@ def whole_batch(spec: RunSpec, sizes: Sizes) -> Batch:
     prompts = int(knobs["pairs_per_step"])
     source = choices.PAIRS[str(knobs["pairs"])]
     drawn = prompts if source.each_step else sizes.sampled_at_once if source.once else 0
-    return Batch(prompts, 2, max(drawn * int(knobs["group_size"]), measured), sizes.prompt, length)
+    each = 2 if source.opposed else int(knobs["group_size"])  # completions that are drawn for a prompt
+    return Batch(prompts, 2, max(drawn * each, measured), sizes.prompt, length)
 
 
 def batch(spec: RunSpec, sizes: Sizes, card: int | None = None) -> Batch:
@@ -155,7 +156,7 @@ def drawn(sizes: Sizes, loop: str) -> int:
 def teacher_logits(sizes: Sizes, spec: RunSpec, done: Batch) -> int:
     """Bytes of the tables of a loss over the whole vocabulary, in float32: both log-distributions, the teacher's
     logits, and what their difference takes; of a chunk where they are many."""
-    loss = [each for each in choices.chosen(choices.SFT_LOSS, spec.knobs) if each.teacher]
+    loss = any(each.teacher for each in choices.chosen(choices.SFT_LOSS, spec.knobs)) or spec.knobs.get("single_step")
     return 5 * FULL * min(done.rows * done.length * sizes.vocabulary, sizes.most_logits) if loss else 0
 
 

@@ -241,6 +241,14 @@ def pinned_teacher(name: str) -> str:
     return found.pinned.name
 
 
+def teacher_here(name: str) -> Path | None:
+    """The folder of a teacher that is a run's or comes with the lab; None where it has another place, or is not here.
+    """
+    found = None if name in built_in() or may_be_hub_id(name) else read(name)
+    folder = found and not path_of(os.path.expanduser(name)).is_dir() and _folder(found)
+    return folder if folder and folder.is_dir() else None
+
+
 def missing(model: str) -> LabError:
     """The sentence for an unknown model."""
     return LabError(f"There is no model {quoted(model)}: choose {', '.join(MODELS)}, an earlier run (RUN, RUN@STEP or "

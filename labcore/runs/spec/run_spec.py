@@ -15,6 +15,7 @@ from typing import Any
 
 from labcore.catalog import kinds, watch
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.families.distillation import TEACHER, taught_by_itself
 from labcore.catalog.goal import Goal
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
@@ -224,6 +225,8 @@ def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) 
     `weights` is how these are learnt (`weights_of`): pretrained ones have defaults of their own.
     """
     own = task_row.own(row.loop, row.key)
+    if taught_by_itself(row):
+        own = {key: value for key, value in own.items() if key != TEACHER.key}
     of_row, of_task = (tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in knobs)
                        for knobs in (row.knobs, task_row.knobs))
     return pretrained.fitted(of_row + of_task, pretrained.defaults(row, task_row, weights))
@@ -354,8 +357,9 @@ def base_spec(spec: RunSpec) -> RunSpec | None:
     if spec.model not in MODELS or spec.row.loop == "sft" or not spec.knobs.get("sft_steps"):
         return None
     task_keys = {knob.key for knob in spec.task_row.knobs} - MEASURED  # how it is measured does not make it another
-    knobs = {key: value for key, value in spec.knobs.items() if key in task_keys or key in ("dtype", "sft_target")}
-    return make(kind=spec.kind, algorithm_key="sft", task_key=spec.task, model=spec.model, knobs=knobs,
+    own = ("context_share", "context_template") if spec.knobs.get("context_share") else ()
+    knobs = {key: value for key, value in spec.knobs.items() if key in (*task_keys, "dtype", "sft_target", *own)}
+    return make(kind=spec.kind, algorithm_key="context_sft" if own else "sft", task_key=spec.task, model=spec.model, knobs=knobs,
                 seed=BASE_SEED, steps=int(spec.knobs["sft_steps"]), device=spec.device, threads=spec.threads,
                 data=spec.data)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from labcore.catalog import choices, reward_terms
 from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.families.distillation import SELF
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.mix.row import can_be_mixed
@@ -26,6 +27,7 @@ def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     """
     _check_choices(row, knobs)
     _check_losses(row, knobs)
+    _check_opponent(row, knobs)
     _check_rewards(knobs)
     if knobs.get("compile") and knobs.get("gradient_checkpointing"):
         raise LabError("`compile` and `gradient_checkpointing` do not go together: switch `compile` off to save "
@@ -140,12 +142,24 @@ def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
         if knobs["divergence"] != "reverse_kl" and loss.reference and not loss.differences:
             raise LabError(f"The preference loss `{name}` looks at each side by itself, and only in their difference "
                            "does the constant of another divergence cancel: set `divergence=reverse_kl`.")
+        if loss.opposed and not choices.PAIRS[str(knobs["pairs"])].opposed:
+            able = " or ".join(f"`pairs={source.key}`" for source in choices.PAIRS if source.opposed)
+            raise LabError(f"The preference loss `{name}` lowers the completion that the reference wrote: set {able}.")
         if loss.mismatched and int(knobs["pairs_per_step"]) < 2:
             raise LabError(f"The preference loss `{name}` compares with completions of other prompts: set "
                            "`pairs_per_step` to 2 or more.")
         if knobs["pair_weighting"] and not loss.pairwise:
             raise LabError(f"The preference loss `{name}` has no number for each pair, so pairs cannot be weighted: "
                            "switch `pair_weighting` off, or choose another preference loss.")
+
+
+def _check_opponent(row: Algorithm, knobs: Mapping[str, Value]) -> None:
+    """Check that there is a reference where the policy is compared with its completions."""
+    needs = [each for family in (choices.PAIRS, choices.ADVANTAGE) for each in choices.chosen(family, knobs)
+             if getattr(each, "opposed", False) or "mixture" in getattr(each, "rollouts", ())]
+    if needs and "reference" not in row.models:
+        raise LabError(f"With `{needs[0].key}` the policy is compared with the reference's completions, and {row.label} "
+                       "holds no reference: run another algorithm, such as dpo or grpo.")
 
 
 def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
@@ -157,6 +171,10 @@ def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     if knobs.get("lora_rank"):
         raise LabError("With LoRA the reference is the frozen base itself, which cannot follow the policy: set "
                        "`reference_every=0` or `lora_rank=0`.")
+
+
+NO_TEACHER = ("There is no teacher to learn from: set `teacher` to a run (RUN, RUN@STEP or RUN@best), or to the folder or "
+              "hub id of a Hugging Face model with the policy's vocabulary.")
 
 
 def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
@@ -189,10 +207,18 @@ def check_uploads(knobs: Mapping[str, Value]) -> None:
 
 
 def pinned_teacher(row: Algorithm, knobs: Mapping[str, Value]) -> dict[str, Value]:
-    """The teacher with its step, where the run learns from one that is named. Raises LabError where it is no model."""
-    name = str(knobs.get("teacher", ""))
-    if not name or row.knob("teacher").choices or not choices.needs_teacher(knobs):
+    """The teacher with its step, where the run learns from one. Raises LabError where none is named, or it is no model.
+    """
+    if not choices.needs_teacher(knobs) or row.knob("teacher").choices:
         return {}
+    name = str(knobs["teacher"])
+    if name == SELF:
+        if "reference" not in row.models:
+            raise LabError(f"{row.label} holds no reference that could be its own teacher: name another model in "
+                           "`teacher`.")
+        return {}
+    if not name:
+        raise LabError(NO_TEACHER)
     return {"teacher": model_names.pinned_teacher(name)}
 
 

@@ -29,6 +29,7 @@ from labcore.llm.exact.truth import divergence, gradient
 from labcore.llm.exact.world import World
 from labcore.llm.experience import collect
 from labcore.llm.loops import online
+from labcore.llm.nets.forward import completion_outputs
 from labcore.llm.networks import REFERENCE
 from labcore.llm.pairs import Pairs, next_pairs, sample_once
 from labcore.llm.preference_objective import asks
@@ -59,7 +60,8 @@ BIAS = {
     "opd": (2.244, 3.030, 0.316), "minillm": (0.256, 0.916, 0.263),
     "gvpo": (0.9, 0.1, 0), "real": (0.268, 1.106, 0.222), "a_star_po": (0.802, 0.198, 0.047),
     "passk_training": (0.454, 0.549, 0.101), "spo": (0.613, 0.389, 0.101), "chord": (0.619, 0.387, 0.221),
-    "grpo_process": (0.559, 0.447, 0.187),
+    "grpo_process": (0.559, 0.447, 0.187), "nash_md": (0.820, 0.185, 0.471), "sdft": (2.087, 2.984, 0.217),
+    "sdpo": (2.722, 3.142, 0.535),
 }
 
 
@@ -103,6 +105,25 @@ def test_process_supervision_of_an_outcome_alone_is_grpo():
 def test_what_takes_the_bias_away(algorithm, knobs):
     found = session(algorithm, **knobs)
     assert off(*mean_and_truth(found))[0] < EXACT and not reasons(found.in_force)
+
+
+def test_nash_md_has_the_gradient_of_the_probability_of_winning():
+    """Σ π(y) P(y beats y'), y' of the mixture, which is held fixed; with rewards so near it is close to J's direction."""
+    found = session("nash_md", beta=0.0)
+    mean, truth = mean_and_truth(found)
+    world = World.of(found)
+    logp = logprobs(found.policy, world.prompts, world.space)[0]
+    with torch.no_grad():
+        tables = [completion_outputs(each, world.prompts, world.space.carriers).double().log_softmax(-1)
+                  for each in (found.policy, found.reference)]
+        mixed = (sum(tables) / 2).log_softmax(-1)
+        of_tokens = mixed[world.space.carrier, torch.arange(mixed.shape[1])].gather(
+            -1, world.space.completions.ids[..., None])[..., 0]
+        opponent = (of_tokens * world.space.completions.mask).sum(1).exp()
+    wins = (world.rewards[0][:, None] - world.rewards[0]).sigmoid() @ opponent
+    assert float(opponent.sum()) == pytest.approx(1)
+    assert off(mean, gradient((logp.exp() * wins).sum(), found.policy.parameters()))[0] < EXACT
+    assert off(mean, truth)[2] < 0.01
 
 
 @pytest.mark.parametrize("prompts, direction", [(1, False), (2, True)])
@@ -239,17 +260,18 @@ OF_A_BATCH = {"kto": 0.001, "aot": 0.078, "orpo": 0.736, "simpo": 0.412, "mpo": 
               "alphapo": 0.273}
 
 
-def pair_of(world: World, prompt: int, chosen: int, rejected: int) -> Pair:
+def pair_of(world: World, prompt: int, chosen: int, rejected: int, theirs: str = "") -> Pair:
     """The pair of two completions, as the sampler would have made it."""
     cut, problem = world.space.completions.truncated, world.problems[prompt]
     return Pair(problem.prompt, world.texts[chosen], world.texts[rejected],
-                problem.line, bool(cut[chosen]), bool(cut[rejected]), problem.answer)
+                problem.line, bool(cut[chosen]), bool(cut[rejected]), problem.answer, theirs=theirs)
 
 
 @pytest.mark.parametrize("algorithm", PREFERENCE)
 def test_preference_rows_have_the_gradient_of_their_loss_over_all_pairs(algorithm):
     source = "dataset" if algorithm in OF_A_BATCH else "reference_once"
-    found = session(algorithm, pairs="policy_each_step" if algorithm == "online_dpo" else source, group_size=2)
+    fresh = {"online_dpo": {"pairs": "policy_each_step", "group_size": 2}, "xpo": {"second_weight": 0.3}}
+    found = session(algorithm, **fresh.get(algorithm, {"pairs": source, "group_size": 2}))
     world = World.of(found)
     pairs = population(found, world)
     assert sum(row[0] for row in pairs) == pytest.approx(1)
@@ -261,7 +283,7 @@ def test_preference_rows_have_the_gradient_of_their_loss_over_all_pairs(algorith
         assert bias < EXACT
 
 
-@pytest.mark.parametrize("source", ["dataset", "reference_once", "policy_each_step"])
+@pytest.mark.parametrize("source", ["dataset", "reference_once", "policy_each_step", "policy_and_reference"])
 def test_all_pairs_are_those_that_the_run_makes(source):
     """Which pairs the run's own source gives, and how often: |difference| < 4 standard errors each."""
     found = session("dpo", pairs=source, group_size=2, pairs_per_step=2000, pair_prompts=4000)

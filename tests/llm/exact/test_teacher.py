@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from labcore.catalog.exact import BETA
+from labcore.llm.exact.bench import prepared
+from labcore.llm.exact.draws import expectation
 from labcore.llm.exact.problem import logprobs, token_logprobs
 from labcore.llm.exact.teacher import table_of
 from labcore.llm.exact.truth import divergence, gradient, optimum
@@ -42,6 +44,19 @@ def test_with_discount_1_the_mean_gradient_is_that_of_the_reverse_kl_and_so_of_t
     world = World.of(found)
     logp, star = (logprobs(each, world.prompts, world.space) for each in (found.policy, found.models[TEACHER]))
     assert off(mean, -gradient(divergence(logp, star.detach()), found.policy.parameters()))[0] < EXACT
+
+
+@pytest.mark.parametrize("discount", [0.0, 1.0])
+def test_the_single_step_term_changes_the_noise_and_not_the_mean(discount):
+    means = []
+    for single_step in (False, True):
+        found = session("opd", **PLAIN, teacher_discount=discount, single_step=single_step)
+        world = World.of(found)
+        means.append(expectation(found, world, prepared(found, world)))
+    (sampled, noise), (exact, less) = means
+    assert off(exact, sampled)[0] < EXACT and less < noise
+    if discount == 1:
+        assert off(exact, world.gradient(found))[1:] == pytest.approx((1 / BETA, 0), abs=EXACT / BETA)
 
 
 def test_with_discount_0_it_is_that_of_each_tokens_kl_with_its_prefix_held_fixed():

@@ -1,0 +1,119 @@
+"""A teacher with a context: what it reads, what it says then, and a policy that learns from itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from labcore.errors import LabError
+from labcore.llm import teacher_context
+from labcore.llm.experience import collect
+from labcore.llm.generation import token_logprobs
+from labcore.llm.loops import online, sft
+from labcore.llm.networks import REFERENCE, TEACHER
+from labcore.llm.probes import view
+from labcore.llm.rendering import encode_prompts
+from labcore.llm.rollout import credit
+from labcore.runs.spec.run_spec import base_spec, make
+from labcore.tasks.task import Problem, Turn
+from tests.llm.tools import records, session, shake
+
+TEMPLATE = "{context}|{prompt}"
+
+
+def test_the_context_stands_where_the_template_says():
+    problem = Problem("ba=", "ab")
+    assert teacher_context.with_context(problem, "ab", "{prompt}\\n{context}\\n").prompt == "ba=\nab\n"
+    talk = replace(problem, turns=(Turn("system", "s"), Turn("user", "ba=")))
+    assert teacher_context.with_context(talk, "ab", TEMPLATE).turns == (Turn("system", "s"), Turn("user", "ab|ba="))
+    assert teacher_context.with_context(problem, "{prompt}", TEMPLATE).prompt == "ba=|ba=", "of the template alone"
+
+
+def test_a_success_is_that_of_another_completion_of_the_group():
+    problems = [Problem("p", "r")] * 6
+    found = teacher_context.success(problems, list("abcdef"), [False, True, True, False, True, False], 3)
+    assert found == ["b", "c", "b", "e", "", "e"]
+    assert teacher_context.success(problems[:2], ["a", "b"], [False, True], 2) == ["b", ""]
+
+
+@pytest.mark.parametrize("algorithm", ["sdft", "sdpo"])
+def test_the_teacher_is_the_reference_and_reads_the_context(algorithm):
+    started = session(algorithm, prompts_per_step=3, group_size=4, context_template=TEMPLATE)
+    assert started.models[TEACHER] is started.models[REFERENCE]
+    shake(started.policy, by=0.3)
+    batch = collect(started)
+    rollout, sampled = batch.rollout, batch.batch
+    exact, asked = sampled.rewards.exact.tolist(), [problem for problem in sampled.problems for _ in range(4)]
+    contexts = ([problem.answer for problem in asked] if algorithm == "sdft" else
+                teacher_context.success(asked, sampled.texts, exact, 4))
+    assert rollout.in_context.tolist() == [bool(each) for each in contexts]
+    seen = [replace(problem, prompt=f"{context}|{problem.prompt}") if context else problem
+            for problem, context in zip(asked, contexts, strict=True)]
+    prompts = encode_prompts(started.rendering, seen, started.context, started.device)
+    expected = token_logprobs(started, started.reference, prompts, sampled.completions)
+    torch.testing.assert_close(rollout.teacher_logprobs, expected)
+    advantages = credit(started.knobs, rollout).advantages
+    ratios = (expected - rollout.old_logprobs) * rollout.taught
+    torch.testing.assert_close(advantages, torch.zeros_like(ratios) if started.knobs["single_step"] else ratios)
+    assert batch.metrics["teacher/context_frac"] == pytest.approx(sum(map(bool, contexts)) / 12)
+
+
+def test_a_completion_without_a_context_teaches_nothing_but_counts():
+    """As in TRL's SDPOTrainer, whose mean is over all completions."""
+    started = session("sdpo", prompts_per_step=2, group_size=2, context_template=TEMPLATE, single_step=True)
+    shake(started.policy, by=0.3)
+    rollout = credit(started.knobs, collect(started).rollout)
+    none = replace(rollout, in_context=torch.zeros(4, dtype=torch.bool))
+    assert not online.gradients(started, credit(started.knobs, none))["loss"]
+    assert not any(weight.grad.any() for weight in started.policy.parameters())
+    started.policy.zero_grad()
+    one = replace(rollout, in_context=torch.tensor([True, False, False, False]))
+    loss = online.gradients(started, credit(started.knobs, one))["loss"]
+    whole = credit(started.knobs, replace(one, kept=torch.tensor([True, False, False, False])))
+    assert loss > 0 and loss == pytest.approx(online.gradients(started, whole)["loss"] / 4, rel=1e-4)
+
+
+def test_what_the_teacher_read_is_shown():
+    started = session("sdft", prompts_per_step=2, group_size=2, context_template=TEMPLATE)
+    rollout = credit(started.knobs, collect(started).rollout)
+    for row in view._taught(started, rollout):
+        assert "|" in row["teacher_sees"] and len(row["teacher_top"]) > 0
+
+
+def test_the_policy_moves_towards_what_it_says_with_the_answer_in_its_context():
+    started = session("sdft", steps=25, prompts_per_step=16, group_size=2, learning_rate=0.01, context_template=TEMPLATE)
+    shake(started.policy, by=0.3)
+    started.reference.load_state_dict(started.policy.state_dict())
+    found = [record.metrics["loss"] for record in records(started)]
+    assert sum(found[-3:]) < 0.85 * sum(found[:3]) and found[0] > 0.1
+
+
+def test_the_base_of_a_run_that_teaches_itself_has_read_contexts():
+    spec = make(algorithm_key="sdft", task_key="sort", knobs={"context_share": 0.25})
+    base = base_spec(spec)
+    assert base.algorithm == "context_sft" and base.knobs["context_share"] == 0.25
+    assert base.knobs["context_template"] == spec.knobs["context_template"]
+    assert base_spec(make(algorithm_key="sdft", task_key="sort", knobs={"context_share": 0.0})) == base_spec(
+        make(algorithm_key="grpo", task_key="sort"))
+
+
+def test_a_share_of_the_examples_of_sft_has_a_context():
+    started = session("context_sft", sequences_per_step=200, context_share=0.5, context_template=TEMPLATE)
+    problems, _ = sft.next_examples(started)
+    with_answer = sum(problem.prompt.startswith(f"{problem.answer}|") for problem in problems)
+    assert 70 < with_answer < 130
+    started.knobs["context_share"] = 0.0
+    assert not any("|" in problem.prompt for problem in sft.next_examples(started)[0])
+
+
+def test_a_task_suggests_no_teacher_to_a_run_that_teaches_itself():
+    assert make(algorithm_key="sdft", task_key="sort").knobs["teacher"] == "self"
+    real = make(algorithm_key="sdpo", task_key="sort", model="HuggingFaceTB/SmolLM2-135M", absent=True)
+    assert real.knobs["teacher"] == "self" and "{context}" in real.knobs["context_template"]
+
+
+def test_a_row_without_a_reference_cannot_teach_itself():
+    with pytest.raises(LabError, match="holds no reference"):
+        make(algorithm_key="gkd", task_key="sort", knobs={"teacher": "self"})
