@@ -116,7 +116,7 @@ def pictured(play: Play, begun: Sequence[Begun] = ()) -> dict[str, Any]:
     answered = [YOU if each.instead is not None else "" for each in begun]
     return {"turns": [move._asdict() | {"answered": by} for move, by in zip_longest(
         play.moves, answered[:len(play.moves)], fillvalue="")], "ended": play.done, "truncated": False,
-            "exact": bool(play.moves) and play.episode.score.exact}
+        "exact": bool(play.moves) and play.episode.score.exact}
 
 
 def _go_on(kept: Kept, played: Play, most: int) -> None:
@@ -139,7 +139,7 @@ def _go_on(kept: Kept, played: Play, most: int) -> None:
 def _environment(kept: Kept, said: str, key: str) -> None:
     """Answer the last turn in place of the environment, whose state and rewards stay as they are."""
     with st.popover("Answer as the environment", icon=":material/edit:"), st.form(f"playground:instead:{key}",
-                                                                                   border=False):
+                                                                                  border=False):
         text = st.text_input("The model reads", said, key=f"playground:reads:{key}",
                              help="The model reads this in place of the last answer. The environment itself goes on "
                                   "as before: its state and its rewards do not change.")

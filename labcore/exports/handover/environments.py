@@ -1,8 +1,7 @@
 """The environment of a run as stand-alone Python code, for tools that play episodes with code of the user's.
 
-It defines `Game`, with `reset(row)` and `step(text)` as in the lab, and `problems(count, seed)`: prompts, each the first
-observation of an episode, with the `row` that the episode begins with as JSON. Rows are drawn as the lab draws them,
-with other random numbers.
+It defines `Game`, with `reset(row)` and `step(text)` as in the lab, and `problems(count, seed)`: the rows of episodes as
+JSON. Rows are drawn as the lab draws them, with other random numbers.
 """
 
 from __future__ import annotations
@@ -36,9 +35,8 @@ class Step(NamedTuple):
 _PROBLEMS = '''
 
 def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
-    """Episodes that begin: the first observation is the prompt."""
-    return [{"prompt": Game().reset(row)[:OBSERVATION_LENGTH], "row": json.dumps(row)}
-            for row in rows(count, seed)]
+    """The rows of episodes as JSON; the rollout below puts the first observation in the place of such a prompt."""
+    return [{"prompt": json.dumps(row)} for row in rows(count, seed)]
 '''
 _TOOLS = '''
 

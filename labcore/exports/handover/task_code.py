@@ -199,7 +199,8 @@ def brings_pairs(plan: Plan) -> bool:
 def imports(body: str) -> str:
     """The import lines of the modules that the code names."""
     reads = conversations.READER in body
-    used = {name for name in ("asyncio", "json", "math", "random", "re", "sys", "regex") if re.search(rf"\b{name}\.", body)}
+    used = {name for name in ("asyncio", "json", "math", "random", "re", "sys", "regex")
+            if re.search(rf"\b{name}\.", body)}
     used |= {*conversations.IMPORTED} if reads else set()
     lines = [line for use, line in ((r"\bdeque\(", "from collections import deque"),
                                     (r"\bDecimal\(", "from decimal import Decimal"),
@@ -231,11 +232,11 @@ _SCORINGS: dict[str, Scoring] = {
     "shaped": lambda plan: (source(add, "digits_right"), "digits_right(completion, answer)"),
     "exact": lambda plan: ("", "completion.strip() == answer.strip()"),
     "numeric": lambda plan: (source(numbers, "_NUMBER", "_BEFORE", "_AFTER", "_CONTEXT", "_BOXED", "number", "numeric",
-                                     "_value"), "numeric(completion, answer)"),
+                                    "_value"), "numeric(completion, answer)"),
     "math": lambda plan: (source(math_equal, "MATH_CHARACTERS", "math_equal", "math_text"),
                           "math_equal(completion, answer)"),
     "choice": lambda plan: (source(verifiers, "_LETTER", "_OTHER", "_WORD", "_BOXED_LETTER", "_SAID_LETTER",
-                                    "_FIRST_LETTER", "letter", "choice"), "choice(completion, answer)"),
+                                   "_FIRST_LETTER", "letter", "choice"), "choice(completion, answer)"),
     "regex": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n", "regex.search(PATTERN, completion) is not None"),
     "contains": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n", "(PATTERN or answer.strip()) in completion"),
     "length": lambda plan: (f"\nLENGTH_LOW, LENGTH_HIGH = {plan['length_low']}, {plan['length_high']}\n",

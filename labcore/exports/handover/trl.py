@@ -12,7 +12,7 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.catalog.choice import Family
 from labcore.catalog.watch import TWIN
-from labcore.exports.handover import trl_distillation, trl_episodes, trl_online, trl_pairs, trl_process
+from labcore.exports.handover import environments, trl_distillation, trl_episodes, trl_online, trl_pairs, trl_process
 from labcore.exports.handover.conversations import thinking
 from labcore.exports.handover.plan import (
     BASE_RULES,
@@ -166,6 +166,8 @@ def _data(plan: Plan) -> str:
     """The rows that the trainer learns from, as code."""
     if trainer(plan) == "GKDTrainer":
         return trl_distillation.messages(plan, f"problems({plan.rows}, seed={plan.spec.seed})")
+    if plan.spec.task_row.has_turns and not environments.has_tools(plan):
+        return _rows(plan)  # the rollout writes prompts
     return f"conversational({_rows(plan)})" if plan.chat else _rows(plan)
 
 

@@ -1,8 +1,9 @@
-"""Episodes in TRL: an environment for GRPOTrainer's `environment_factory`, and a `rollout_func` that plays it.
+"""Episodes in TRL: a `rollout_func` for GRPOTrainer.
 
-TRL's own loop lets the model call tools through a chat template. The lab's environments answer any text, so the
-script plays them itself: `rollout` returns the mask of the model's tokens as `env_mask`, and TRL leaves the others out
-of the loss. A class of the user's that has TRL's methods is played by TRL's own loop.
+TRL's own loop calls tools and needs a chat template for that. The lab's environments answer any text, so the script
+plays them itself. A prompt of its data set is the row of an episode as JSON. `rollout` returns the tokens of the first
+observation in its place, the mask of the model's tokens as `env_mask`, and the returns for the reward function. A class
+of the user's that has TRL's methods is played by TRL's own loop (`environment_factory`).
 
 Source: TRL 1.16, `GRPOTrainer._generate` and `_generate_and_score_completions`.
 """
@@ -13,33 +14,18 @@ from labcore.errors import LabError
 from labcore.exports.handover import environments
 from labcore.exports.handover.plan import IN_THE_CODE, Plan, Rule, Rules, built_in, choice, given, missing
 
-_EPISODE = '''
-
-class Episode:
-    """An episode for TRL, which calls reset with a row of the data set, and get_reward at the end."""
-
-    def reset(self, row: str, **_) -> None:
-        self._game, self._earned = Game(), 0.0
-        self._game.reset(json.loads(row))
-
-    def _step(self, text: str) -> tuple[str, bool]:
-        observation, reward, done = self._game.step(text)
-        self._earned += reward
-        return observation[:OBSERVATION_LENGTH], done
-
-    def get_reward(self) -> float:
-        return self._earned
-'''
 _ROLLOUT = '''
 
-def rollout(prompts: list, trainer) -> dict[str, list]:
-    """One episode for each prompt: the model writes a turn, the environment answers, and so on. `env_mask` is 1 at the
-    tokens of the model, and TRL learns from no others."""
+def rollout(prompts: list[str], trainer) -> dict[str, list]:
+    """One episode for each row: the model writes a turn, the environment answers, and so on. `env_mask` is 1 at the
+    tokens of the model, and TRL learns from no others. `earned` goes to the reward function."""
     import torch
     from trl.models.utils import unwrap_model_for_generation
 
-    tokenizer, limit = trainer.processing_class, trainer.max_completion_length
-    begun, ids, own = [prompt_ids(tokenizer, prompt) for prompt in prompts], [[] for _ in prompts], [[] for _ in prompts]
+    tokenizer, limit, games = trainer.processing_class, trainer.max_completion_length, [Game() for _ in prompts]
+    begun = [prompt_ids(tokenizer, game.reset(json.loads(row))[:OBSERVATION_LENGTH])
+             for game, row in zip(games, prompts)]
+    ids, own, earned = [[] for _ in prompts], [[] for _ in prompts], [0.0 for _ in prompts]
     going = [*range(len(prompts))]
     with torch.no_grad(), unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
         for turn in range(MAX_TURNS):
@@ -52,15 +38,21 @@ def rollout(prompts: list, trainer) -> dict[str, list]:
                 end = next((place for place, token in enumerate(tokens, 1) if token in trainer.eos_token_ids), 0)
                 tokens = tokens[:end or len(tokens)]
                 ids[at], own[at] = ids[at] + tokens, own[at] + [1] * len(tokens)
-                said, done = trainer.environments[at]._step(tokenizer.decode(tokens, skip_special_tokens=True))
-                seen = observation_ids(tokenizer, said, bool(end))
+                said, reward, done = games[at].step(tokenizer.decode(tokens, skip_special_tokens=True))
+                earned[at] += reward
+                seen = observation_ids(tokenizer, said[:OBSERVATION_LENGTH], bool(end))
                 if not done and turn + 1 < MAX_TURNS and len(ids[at]) + len(seen) < limit:
                     ids[at], own[at] = ids[at] + seen, own[at] + [0] * len(seen)
                     still.append(at)
             going = still
             if not going:
                 break
-    return {"prompt_ids": begun, "completion_ids": ids, "logprobs": None, "env_mask": own}
+    return {"prompt_ids": begun, "completion_ids": ids, "logprobs": None, "env_mask": own, "earned": earned}
+
+
+def reward(completions: list[str], earned: list[float], **_) -> list[float]:
+    """The return of each episode."""
+    return earned
 '''
 _PLAIN = '''
 
@@ -75,20 +67,26 @@ def observation_ids(tokenizer, text: str, ended: bool) -> list[int]:
 '''
 _CHAT = '''
 
-def prompt_ids(tokenizer, prompt: list[dict[str, str]]) -> list[int]:
-    return tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=True,
-                                         **TEMPLATE_ARGUMENTS)["input_ids"]
+def written(tokenizer, messages: list[dict[str, str]], **how) -> str:
+    return tokenizer.apply_chat_template(messages, tokenize=False, **TEMPLATE_ARGUMENTS, **how)
+
+
+def encoded(tokenizer, text: str) -> list[int]:
+    return tokenizer(text, add_special_tokens=False, split_special_tokens=False)["input_ids"]
+
+
+def prompt_ids(tokenizer, prompt: str) -> list[int]:
+    return encoded(tokenizer, written(tokenizer, turns(prompt), add_generation_prompt=True))
 
 
 def observation_ids(tokenizer, text: str, ended: bool) -> list[int]:
     """What the chat template writes between two turns of the assistant, with the observation. The end of the turn is
     among it unless it `ended` by itself."""
     said = [{{"role": "user", "content": "probe"}}, {{"role": "assistant", "content": "probe"}}]
-    before = tokenizer.apply_chat_template(said, tokenize=False)
-    whole = tokenizer.apply_chat_template([*said, {{"role": {role!r}, "content": text}}], tokenize=False,
-                                          add_generation_prompt=True, **TEMPLATE_ARGUMENTS)
-    ids = tokenizer(whole[before.rindex("probe") + len("probe"):], add_special_tokens=False)["input_ids"]
-    return ids[1:] if ended else ids
+    before = written(tokenizer, said)
+    whole = written(tokenizer, [*said, {{"role": {role!r}, "content": text}}], add_generation_prompt=True)
+    ids = encoded(tokenizer, whole[before.rindex("probe") + len("probe"):])
+    return ids[1:] if ended and ids[0] == tokenizer.eos_token_id else ids
 '''
 
 
@@ -104,7 +102,7 @@ def code(plan: Plan) -> tuple[str, str]:
                            "run does not have: do the run again on a model with one.")
         return "", "environment_factory=Own, "
     how = _CHAT.format(role=str(plan["observation_role"])) if plan.chat else _PLAIN
-    return _EPISODE + how + _ROLLOUT, "rollout_func=rollout, environment_factory=Episode, "
+    return how + _ROLLOUT, "reward_funcs=reward, rollout_func=rollout, "
 
 
 _NO_LIMIT = missing("GRPOTrainer has no such limit where it calls the tools of a class")
