@@ -128,7 +128,8 @@ def _go_on(kept: Kept, played: Play, most: int) -> None:
             kept.add(text, YOU)
             st.rerun()
     with st.container(horizontal=True, gap="small"):
-        for words, count, icon in (("Model writes this turn", 1, "smart_toy"), ("Model plays on", None, "fast_forward")):
+        for words, count, icon in (("Model writes this turn", 1, "smart_toy"),
+                                   ("Model plays on", None, "fast_forward")):
             if st.button(words, icon=f":material/{icon}:", key=f"playground:model:{count}:{key}"):
                 kept.asked = count
                 st.rerun()

@@ -80,8 +80,8 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
         return _drawn(session, model, asked, size, {**how, "max_new_tokens": most}, tape)
     try:
         if isinstance(session.task, EnvironmentTask):
-            completions, texts = played(session.task, session.rendering, problems, group_size, prompts, limit, draw, begun,
-                                        turns)
+            completions, texts = played(session.task, session.rendering, problems, group_size, prompts, limit, draw,
+                                        begun, turns)
         else:
             completions = draw(prompts, group_size, limit, tape)
             texts = decode(session.tokenizer, completions, session.rendering.ends)

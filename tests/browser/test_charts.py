@@ -23,7 +23,8 @@ TITLES = f"() => {SHOWN}.map(figure => figure.querySelector('b').textContent)"
 # the unit of a chart where it is out of sight
 CUT = """figure => { const [unit, name] = ["small", ".rl-name"].map(part => figure.querySelector(part));
     const [inner, outer] = [unit, name].map(part => part.getBoundingClientRect());
-    return unit.textContent && (inner.bottom > outer.bottom + 2 || inner.right > outer.right + 1) ? [unit.textContent] : [] }"""
+    return unit.textContent && (inner.bottom > outer.bottom + 2 || inner.right > outer.right + 1)
+        ? [unit.textContent] : [] }"""
 NUMBERS = f"() => {SHOWN}.map(figure => figure.querySelector('output').textContent)"
 # where the cursor of each chart stands on its horizontal axis; null where there is none
 CURSORS = f"""() => {SHOWN}.map(figure => {{ const cursor = figure.querySelector('.rl-cursor');

@@ -1,7 +1,7 @@
 """The environment of a run as stand-alone Python code, for tools that play episodes with code of the user's.
 
-It defines `Game`, with `reset(row)` and `step(text)` as in the lab, and `problems(count, seed)`: the rows of episodes as
-JSON. Rows are drawn as the lab draws them, with other random numbers.
+It defines `Game`, with `reset(row)` and `step(text)` as in the lab, and `problems(count, seed)`: the rows of episodes
+as JSON. Rows are drawn as the lab draws them, with other random numbers.
 """
 
 from __future__ import annotations

@@ -141,8 +141,8 @@ _ROWS = '''    with open("{file}", "w", encoding="utf-8") as file:
 _EXAMPLES = {"online": 'example(row["prompt"], solution=row["answer"])', "sft": 'example(row["prompt"], row["answer"])',
              "singles": 'example(row["prompt"], row["completion"], label=bool(row["label"]))',
              "pairs": 'example(row["prompt"], row["chosen"], rejected_response=row["rejected"]{margin})'}
-_ENVIRONMENT = ("an Env (swift.rollout.gym_env) with reset and step in a file that --external_plugins names, registered "
-                "under the name that --gym_env says.")
+_ENVIRONMENT = ("an Env (swift.rollout.gym_env) with reset and step in a file that --external_plugins names, "
+                "registered under the name that --gym_env says.")
 _PLUGIN = '''else:  # imported by swift
     from swift.model import ModelLoader, ModelMeta, register_model
     from swift.template import TemplateMeta, register_template

@@ -304,8 +304,8 @@ def script(plan: Plan) -> str:
         f'\n{_STARTS.get(plan.loop, "deepspeed --module")} openrlhf.cli.{command} "${{settings[@]}}" "$@"\n'])
 
 
-_AGENT = ("an AgentInstanceBase (openrlhf.utils.agent) in a file that --train.agent_func_path names. Its step() returns "
-          "rewards, environment_feedback (the observation, as the model reads it) and done.")
+_AGENT = ("an AgentInstanceBase (openrlhf.utils.agent) in a file that --train.agent_func_path names. Its step() "
+          "returns rewards, environment_feedback (the observation, as the model reads it) and done.")
 _STARTS = {"online": "python -m"}
 _WRITTEN = '''
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from labcore.catalog import choices
 from labcore.exports.handover import conversations, environments

@@ -71,5 +71,6 @@ def test_the_trainer_plays_episodes_whatever_the_algorithm_and_has_the_limits_of
         script = trl.script(plan(algorithm, "guess", knobs={"max_turns": 5}))
         assert "GRPOTrainer(model, reward_funcs=reward, rollout_func=rollout, " in script
         assert "MAX_TURNS, TURN_TOKENS = 5, 3" in script
-    assert "one advantage for the whole episode: no equivalent of a return from each turn on" in " ".join(trl.script(plan("rloo", "guess", knobs={
-        "advantage": "turn_return"})).replace("#", "").split())
+    of_turns = trl.script(plan("rloo", "guess", knobs={"advantage": "turn_return"}))
+    assert "one advantage for the whole episode: no equivalent of a return from each turn on" in " ".join(
+        of_turns.replace("#", "").split())
