@@ -36,7 +36,8 @@ def lines(tool: str, each: Plan) -> dict[str, Line]:
 def test_given_episodes_have_no_script_and_the_command_says_so():
     store = SimpleNamespace(run=lambda run_id: SimpleNamespace(spec=make(algorithm_key="sft", task_key="guess")))
     with pytest.raises(LabError, match=r"There is no script for mine, because it learns given episodes and other "
-                                       r"tools learn episodes only while they play them: choose a run of an online algorithm"):
+                                       r"tools learn episodes only while they play them: choose a run of an online "
+                                       r"algorithm"):
         plan_of(store, "mine")
 
 
