@@ -13,7 +13,7 @@ Without a class the task plays the `Example`, which is written as one of the use
 In TRL's shape the model calls a tool by `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, and a turn without a
 call ends the episode. Arguments are JSON: nothing that a model writes is run.
 
-Source: TRL 1.16, `GRPOTrainer(environment_factory=…)`; verl 0.9, `verl/interactions/base.py`.
+Source: TRL 1.16, `GRPOTrainer(environment_factory=…)`; verl before 0.9, `verl/interactions/base.py`.
 """
 
 from __future__ import annotations
