@@ -7,7 +7,7 @@ rewards differ by is in sight.
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -37,11 +37,19 @@ CSS = """
 Turns = Mapping[str, Any]  # a completion of a group that has "turns"
 
 
-def show(samples: Mapping[str, Any] | None) -> None:
-    """Draw two episodes of a step's samples; nothing of a task with one turn."""
-    if found := telling(samples or {}):
-        group, episodes = found
-        st.html(CSS + page(group, episodes, int((samples or {})["step"])))
+def show(samples: Mapping[str, Any] | None, run: str) -> None:
+    """Draw two episodes of a step's samples, each with a link that plays it again; nothing of a task with one turn."""
+    found = telling(samples or {})
+    if not samples or not found:
+        return
+    group, episodes = found
+    st.html(CSS + page(group, episodes, int(samples["step"])))
+    with st.container(horizontal=True, gap="small"):
+        for each, words in zip(episodes, ("the best", "the worst") if len(episodes) > 1 else ("it",), strict=True):
+            if "row" in group:
+                at = samples["groups"].index(group), group["completions"].index(each)
+                st.page_link("../pages/playground.py", label=f"Play {words} again", icon=":material/replay:",
+                             query_params={"runs": run, "replay": f"{samples['step']}.{at[0]}.{at[1]}"})
 
 
 def telling(samples: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Turns]] | None:
@@ -68,13 +76,16 @@ def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
             f'<span class="rl-muted">{same}</span></p><div class="rl-episodes">{cards}</div>')
 
 
-def card(first: str, episode: Turns, player: str = "model") -> str:
-    """One episode of a player: its first observation, and its turns. `open`: it is being played, so it has no end."""
+def card(first: str, episode: Turns, players: Sequence[str] = ()) -> str:
+    """One episode: its first observation, and its turns, written by the model or by these players in their order.
+    `open`: it is being played, so it has no end. A turn that was `answered` by somebody has no answer of the
+    environment."""
     turns, total = episode["turns"], sum(turn["reward"] for turn in episode["turns"])
     end = "solved" if episode["exact"] else "ended unsolved" if episode.get("ended") else \
         "cut at the length limit" if episode["truncated"] else "not ended"
-    said = "".join(_wrote(turn, "" if place else player) + _said(turn["observation"])
-                   for place, turn in enumerate(turns))
+    names = [*players[:len(turns)], *["model"] * (len(turns) - len(players))]
+    said = "".join(_wrote(turn, "" if place and names[place] == names[place - 1] else names[place])
+                   + _said(turn["observation"], turn.get("answered", "")) for place, turn in enumerate(turns))
     count = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}"
     said_of = "being played" if episode.get("open") else f"{'✓' if episode['exact'] else '✗'} {end}"
     return (f'<article class="rl-episode"><header><b>{said_of}</b>'

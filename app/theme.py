@@ -232,7 +232,8 @@ def symbol(latex: str) -> str:
     >>> symbol(r"\widehat{KL}_{k3}")
     'K̂L<sub>k3</sub>'
     """
-    text = re.sub(r"\\(?:bar|hat) ?\{?(\w)\}?", lambda m: m[1] + "\u0304", latex)
+    text = re.sub(r"\\operatorname\{(\w+)\}", r"\1", latex)
+    text = re.sub(r"\\(?:bar|hat) ?\{?(\w)\}?", lambda m: m[1] + "\u0304", text)
     text = re.sub(r"\\overline\{(\w+)\}", lambda m: "".join(letter + "\u0305" for letter in m[1]), text)
     text = re.sub(r"\\widehat\{(\w)(\w*)\}", lambda m: m[1] + "\u0302" + m[2], text)
     for name, letter in SIGNS.items():

@@ -60,7 +60,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     story_strip(payload(groups, chosen, columns, at, step) | {
         "run": run.id, "check": check(run.spec.task_row, run.spec.knobs), "pinned": pinned == chosen,
         "lasting": chosen in WATCHED}, key="story_strip", on_chosen=_choose)
-    dialogue.show(samples)
+    dialogue.show(samples, run.id)
 
 
 def _newest(run_id: str, steps: Sequence[int]) -> int:

@@ -57,6 +57,23 @@ def _talk_written(turns: Sequence[Turn]) -> str:
     return json.dumps([*map(list, turns)], ensure_ascii=False)
 
 
+def _replay(said: str) -> tuple[int, int, int]:
+    """Read a stored episode: the step, the group and the completion, from 0.
+
+    >>> _replay("40.0.3")
+    (40, 0, 3)
+    """
+    parts = said.split(".")
+    if len(parts) != 3 or not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise LabError("write a stored episode as STEP.GROUP.COMPLETION, for example 40.0.3")
+    step, group, completion = map(int, parts)
+    return step, group, completion
+
+
+def _replay_written(place: Sequence[int]) -> str:
+    return ".".join(map(str, place))
+
+
 def _temperature(said: str) -> float:
     return 0.0 if said in ("0", "0.0") else float(TEMPERATURE.parse(said))
 
@@ -68,6 +85,7 @@ class Place:
 
     `limit` None is the length limit of the first run. `own`: each vote is on the prompt. `talk` are the turns before
     the prompt (None: those of the task's own prompt), `system` is the system prompt (None: the run's own).
+    `replay` is the stored episode that is played again: of the first model's run, its step, group and completion.
     """
 
     models: tuple[str, ...] = param((), _models, key="runs")
@@ -83,6 +101,7 @@ class Place:
     own: bool = param(False, link.switch)
     talk: tuple[Turn, ...] | None = param(None, _talk, _talk_written)
     system: str | None = param(None)
+    replay: tuple[int, int, int] | None = param(None, _replay, _replay_written)
 
 
 def now() -> Place:

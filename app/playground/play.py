@@ -1,8 +1,14 @@
-"""Play an episode yourself, against the model: both get the same hidden start, and stand side by side at the end."""
+"""Play an episode with the model: any turn by you or by it, on from any turn, and answers of the environment by you.
+
+The hidden start is the seed's, or that of a stored episode, which is then played again. At the end the model's own
+episode with the same start stands beside it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -10,68 +16,171 @@ import streamlit as st
 
 from app import jobs
 from app.dialogue import CSS, card
-from app.playground.place import Place
+from app.playground.place import Place, go
+from app.training import files
+from app.widget_state import widget_state
 from labcore.runs.spec.model_names import parse
 from labcore.runs.spec.run_spec import RunSpec
-from labcore.tasks.environment import EnvironmentTask, Play
+from labcore.tasks.environment import Begun, EnvironmentTask, Play
 from labcore.tasks.goal import QUIZ_STREAM
-from labcore.tasks.task import make_task
+from labcore.tasks.task import Problem, make_task
 
-KEPT = "playground:episode"  # the number of the episode, and the turns so far
+KEPT = "playground:episode"
+YOU, MODEL, STORED = "you", "model", "stored"
+
+
+@dataclass
+class Kept:
+    """The episode that this tab plays. `of` says which start it has, `number` counts new ones. `turns` are those so
+    far and `by` who wrote each. `asked` is how many turns the model is about to write: 0 for none, None for all."""
+
+    of: Any
+    number: int = 0
+    turns: list[Begun] = field(default_factory=list)
+    by: list[str] = field(default_factory=list)
+    asked: int | None = 0
+
+    def add(self, text: str, by: str) -> None:
+        self.turns.append(Begun(text))
+        self.by.append(by)
+
+    def back(self, turn: int) -> None:
+        """Forget this turn, from 1, and all after it."""
+        del self.turns[turn - 1:], self.by[turn - 1:]
 
 
 def show(place: Place, spec: RunSpec, settings: Mapping[str, Any]) -> None:
-    """The episode so far with a box for the next turn, and once it is over the model's own episode beside it."""
+    """The episode so far with the ways to go on, and once it is over the model's own episode beside it."""
     task = make_task(spec.task_row, spec.knobs, spec.data)
     assert isinstance(task, EnvironmentTask), "its row of the catalog says so"
-    with st.expander("Play it yourself, against the model"):
-        kept = st.session_state.setdefault(KEPT, {"number": 0, "turns": []})
-        seed = place.seed + int(kept["number"])
-        played = of(task, seed, kept["turns"])
+    with st.expander("Play an episode, with or against the model", expanded=place.replay is not None):
+        stored = _stored(place)
+        kept = _kept(place, stored)
+        seed, row = place.seed + kept.number, stored[0] if stored else None
+        about = {"job": "episode", "model": parse(place.models[0]).pinned.name, "seed": seed, "row": row, **settings}
+        played = of(task, seed, kept.turns, row)
         over = played.done or len(played.moves) >= task.max_turns
         left, right = st.columns(2, gap="large")
         with left:
-            st.html(f"{CSS}<p><b>You</b></p>{card(played.first, pictured(played) | {'open': not over}, 'you')}")
-            if not over:
-                _box(kept, len(played.moves) + 1, task.max_turns)
+            st.html(f"{CSS}{card(played.first, pictured(played, kept.turns) | {'open': not over}, kept.by)}")
+            if kept.asked != 0 and not over:
+                _model_writes(kept, about)
+            elif not over:
+                _go_on(kept, played, task.max_turns)
+            _back(kept, place)
         with right:
             if over:
-                _models(place, seed, played.first, settings)
+                _models(about)
             else:
-                st.caption("When your episode is over, the model plays one with the same hidden start.")
-        if over and st.button("New episode", icon=":material/refresh:"):
-            st.session_state[KEPT] = {"number": int(kept["number"]) + 1, "turns": []}
-            st.rerun()
+                st.caption("When this episode is over, the model plays one alone with the same hidden start.")
 
 
-def of(task: EnvironmentTask, seed: int, turns: list[str]) -> Play:
-    """The episode that a model gets as its only question with this seed, after these turns."""
-    [problem] = task.problems(1, np.random.default_rng((seed, QUIZ_STREAM)))
-    play = task.begin(problem)
-    for text in turns:
-        play.step(text)
+def _kept(place: Place, stored: tuple[Any, list[Begun]] | None) -> Kept:
+    """This tab's episode: it begins anew where the link has another start."""
+    of_link = place.seed, place.models[0] if place.replay else None, place.replay
+    kept = st.session_state.get(KEPT)
+    if kept is None or kept.of != of_link:
+        turns = stored[1] if stored else []
+        kept = st.session_state[KEPT] = Kept(of_link, turns=[*turns], by=[STORED] * len(turns))
+    return kept
+
+
+def _stored(place: Place) -> tuple[Any, list[Begun]] | None:
+    """The hidden row of the link's stored episode, and its turns; None where there is none."""
+    if place.replay is None:
+        return None
+    step, group, completion = place.replay
+    groups = (files.read(parse(place.models[0]).run, "samples", step) or {}).get("groups") or []
+    found = groups[group] if group < len(groups) else {}
+    members = found.get("completions") or []
+    if "row" not in found or completion >= len(members):
+        st.info(f"The run has no episode {completion + 1} of group {group + 1} at step {step:,} that can be played "
+                f"again. Here is a new one.", icon=":material/info:")
+        return None
+    return found["row"], [Begun(turn["text"]) for turn in members[completion]["turns"]]
+
+
+def of(task: EnvironmentTask, seed: int, turns: list[Begun], row: Any = None) -> Play:
+    """The episode of a hidden row, or the one that a model gets as its only question with this seed, after these turns.
+    """
+    [drawn] = task.problems(1, np.random.default_rng((seed, QUIZ_STREAM)))
+    play = task.begin(drawn if row is None else Problem("", "", columns=row))
+    for text, instead in turns:
+        if not play.done:
+            play.step(text, instead)
     return play
 
 
-def pictured(play: Play) -> dict[str, Any]:
-    """An episode as samples hold it."""
-    return {"turns": [move._asdict() for move in play.moves], "ended": play.done, "truncated": False,
-            "exact": bool(play.moves) and play.episode.score.exact}
+def pictured(play: Play, begun: Sequence[Begun] = ()) -> dict[str, Any]:
+    """An episode as samples hold it, and which of its turns you have answered in place of the environment."""
+    answered = [YOU if each.instead is not None else "" for each in begun]
+    return {"turns": [move._asdict() | {"answered": by} for move, by in zip_longest(
+        play.moves, answered[:len(play.moves)], fillvalue="")], "ended": play.done, "truncated": False,
+        "exact": bool(play.moves) and play.episode.score.exact}
 
 
-def _box(kept: dict[str, Any], turn: int, most: int) -> None:
-    with st.form(f"playground:turn:{kept['number']}:{turn}", border=False):
-        text = st.text_input(f"Your turn {turn} of at most {most}", key=f"playground:said:{kept['number']}:{turn}")
+def _go_on(kept: Kept, played: Play, most: int) -> None:
+    """A box for the next turn, the model's ways to write it, and a box for what the environment says."""
+    turn, key = len(played.moves) + 1, f"{kept.number}:{len(kept.turns)}"
+    with st.form(f"playground:turn:{key}", border=False):
+        text = st.text_input(f"Your turn {turn} of at most {most}", key=f"playground:said:{key}")
         if st.form_submit_button("Send", icon=":material/send:") and text:
-            kept["turns"].append(text)
+            kept.add(text, YOU)
+            st.rerun()
+    with st.container(horizontal=True, gap="small"):
+        for words, count, icon in (("Model writes this turn", 1, "smart_toy"),
+                                   ("Model plays on", None, "fast_forward")):
+            if st.button(words, icon=f":material/{icon}:", key=f"playground:model:{count}:{key}"):
+                kept.asked = count
+                st.rerun()
+        if played.moves:
+            _environment(kept, played.moves[-1].observation, key)
+
+
+def _environment(kept: Kept, said: str, key: str) -> None:
+    """Answer the last turn in place of the environment, whose state and rewards stay as they are."""
+    with st.popover("Answer as the environment", icon=":material/edit:"), st.form(f"playground:instead:{key}",
+                                                                                  border=False):
+        text = st.text_input("The model reads", said, key=f"playground:reads:{key}",
+                             help="The model reads this in place of the last answer. The environment itself goes on "
+                                  "as before: its state and its rewards do not change.")
+        if st.form_submit_button("Replace the answer") and text:
+            kept.turns[-1] = kept.turns[-1]._replace(instead=text)
             st.rerun()
 
 
-def _models(place: Place, seed: int, first: str, settings: Mapping[str, Any]) -> None:
-    """The first model's own episode."""
-    name = parse(place.models[0]).pinned.name
-    found, _ = jobs.result({"job": "quiz", "models": [name], "count": 1, "seed": seed, **settings},
-                           "The model plays", "playground:play")
+def _model_writes(kept: Kept, about: Mapping[str, Any]) -> None:
+    """Have the model write what it was asked for, and take it down."""
+    found, fresh = jobs.result({**about, "begun": [*map(list, kept.turns)], "turns": kept.asked}, "The model plays",
+                               "playground:writes")
+    if found is not None and fresh:
+        kept.asked = 0
+        for turn in found["turns"][len(kept.turns):]:
+            kept.add(turn["text"], MODEL)
+        st.rerun()
+
+
+def _back(kept: Kept, place: Place) -> None:
+    """Take over from a turn, or begin another episode."""
+    if not kept.turns:
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        shown = widget_state("playground:back", None, tuple(range(len(kept.turns))))
+        st.pills("Take over from turn", range(1, len(kept.turns) + 1), default=shown.value, key=shown.key,
+                 on_change=lambda: kept.back(shown.taken()) if shown.taken() else None)
+        st.button("New episode", icon=":material/refresh:", key="playground:again", on_click=_new, args=(kept, place))
+
+
+def _new(kept: Kept, place: Place) -> None:
+    if place.replay is not None:
+        go(replay=None)
+    else:
+        st.session_state[KEPT] = Kept(kept.of, kept.number + 1)
+
+
+def _models(about: Mapping[str, Any]) -> None:
+    """The model's own episode."""
+    found, _ = jobs.result({**about, "begun": [], "turns": None}, "The model plays alone", "playground:play")
     if found is not None:
-        [answer] = found["columns"][0]["answers"]
-        st.html(f"<p><b>The model</b></p>{card(first, answer)}")
+        st.html(f"{CSS}<p style='font-size:14px;margin:0 0 4px'>The model alone, with the same hidden start</p>"
+                f"{card(found['first'], found)}")

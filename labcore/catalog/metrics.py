@@ -212,10 +212,10 @@ _ALL = (
            healthy="Between 1 and the turn limit. Falls if the task rewards a quick end.", digits=2, short="turns",
            chart="system"),
     Metric("episodes/reward_per_turn", "Reward per turn", "reward", "Rewards of all turns of the batch's episodes, "
-           "divided by their number.", r"\frac{\sum_i\sum_k r_{i,k}}{\sum_i K_i}",
+           "divided by their number.", r"\bar r_k",
            "Rises. It rises faster than the reward if episodes also become shorter.", better="higher",
            short="per turn", chart="reward"),
-    Metric("episodes/unended_frac", "Episodes that did not end", "share of episodes", "Share of episodes that the "
+    Metric("episodes/unended_frac", "Episodes not ended", "share", "Share of episodes that the "
            "environment had not ended at the turn limit or the length limit.", healthy="Falls. 1: the environment "
            "never ends an episode, or the limits are too low.", scale="rate", better="lower", short="not ended",
            chart="clip"),

@@ -16,7 +16,7 @@ import torch
 from labcore.llm.batch import Completions, Prompts, decode, padded_prompts
 from labcore.llm.rendering import Rendering
 from labcore.maths import turns
-from labcore.tasks.environment import EnvironmentTask, Episode, Play
+from labcore.tasks.environment import Begun, EnvironmentTask, Episode, Play
 from labcore.tasks.task import Problem
 
 
@@ -44,6 +44,18 @@ class Line:
         self.own += [logprobs is not None] * len(ids)
         self.logprobs += logprobs or [0.0] * len(ids)
 
+    def repeat(self, rendering: Rendering, begun: Sequence[Begun], limit: int) -> bool:
+        """Play the turns with which the episode begins. True if another one may follow."""
+        for text, instead in begun:
+            if self.play.done or self.cut:
+                return False
+            self.add(rendering.turn(text), [0.0] * len(rendering.turn(text)))
+            move = self.play.step(text, instead)
+            self.cut = len(self.ids) >= limit
+            if not self.play.done and not self.cut:
+                self.see(rendering.observation(move.observation, True), limit)
+        return not (self.play.done or self.cut)
+
     def see(self, observation: Sequence[int], limit: int) -> bool:
         """Append an observation. True if the next turn has room for a token."""
         self.cut = len(self.ids) + len(observation) >= limit
@@ -53,9 +65,12 @@ class Line:
 
 
 def played(task: EnvironmentTask, rendering: Rendering, problems: Sequence[Problem], group_size: int,
-           prompts: Prompts, limit: int, draw: Draw) -> tuple[Completions, list[str]]:
+           prompts: Prompts, limit: int, draw: Draw, begun: Sequence[Begun] = (),
+           most: int | None = None) -> tuple[Completions, list[str]]:
     """`group_size` episodes of each problem, of at most `limit` tokens with their observations: all of a group begin
     in the same state. `truncated` are those that this limit cut; the turn limit cuts none.
+
+    All go on after the turns `begun`, whose log-probs are 0; the model writes `most` further turns at most.
 
     Raises:
         LabError: the environment raises or answers with something else than it should.
@@ -63,15 +78,16 @@ def played(task: EnvironmentTask, rendering: Rendering, problems: Sequence[Probl
     rows = [ids[mask].tolist() for ids, mask in zip(prompts.ids, prompts.mask, strict=True)]
     lines = [Line(task.begin(problem), prompt) for problem, prompt in zip(problems, rows, strict=True)
              for _ in range(group_size)]
-    going, asked, size = lines, prompts, group_size
-    for turn in range(task.max_turns):
+    going, asked, size = [line for line in lines if line.repeat(rendering, begun, limit)], prompts, group_size
+    end = task.max_turns if most is None else min(task.max_turns, len(begun) + most)
+    for turn in range(len(begun), end):
         found = list[Line]()
         # Those with less room are drawn by themselves: no token is ever drawn beyond the model's context.
-        for most, some in _by_room(going, limit, task.turn_tokens):
+        for room, some in _by_room(going, limit, task.turn_tokens):
             if turn:
                 asked, size = padded_prompts([line.prompt + line.ids for line in some], rendering.padding,
                                              prompts.ids.device), 1
-            found += _answered(rendering, some, draw(asked, size, most), limit, turn + 1 == task.max_turns)
+            found += _answered(rendering, some, draw(asked, size, room), limit, turn + 1 == end)
         going = found
     return _completions(lines, rendering.padding, prompts.ids.device), [line.play.episode for line in lines]
 

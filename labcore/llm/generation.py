@@ -26,7 +26,7 @@ from labcore.llm.sizing.passes import Batch, way
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy, selective_log_softmax
 from labcore.runs.faults import out_of_memory
 from labcore.runs.spec.activity import part_of
-from labcore.tasks.environment import EnvironmentTask
+from labcore.tasks.environment import Begun, EnvironmentTask
 from labcore.tasks.task import Problem
 
 # What two passes of one network in fp32 may differ by at a token, as a share of its log-prob, which is at least 1 nat.
@@ -64,8 +64,10 @@ class Generated:
 
 
 def generate(session: LlmSession, model: Network, problems: list[Problem], group_size: int,
-             sampling: Sampling, tape: Tape | None = None) -> Generated:
+             sampling: Sampling, tape: Tape | None = None, begun: Sequence[Begun] = (),
+             turns: int | None = None) -> Generated:
     """`group_size` completions of each problem from `model`, with the products on `tape` where an update can use them.
+    Episodes go on after the turns `begun`, by `turns` turns at most.
 
     Raises:
         LabError: a prompt is empty or too long for the model, or the device has too little memory for so many.
@@ -79,7 +81,8 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
         return _drawn(session, model, asked, size, {**how, "max_new_tokens": most}, tape)
     try:
         if isinstance(session.task, EnvironmentTask):
-            completions, texts = played(session.task, session.rendering, problems, group_size, prompts, limit, draw)
+            completions, texts = played(session.task, session.rendering, problems, group_size, prompts, limit, draw,
+                                        begun, turns)
         else:
             completions = draw(prompts, group_size, limit, tape)
             texts = decode(session.tokenizer, completions, session.rendering.ends)

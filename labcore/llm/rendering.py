@@ -164,10 +164,14 @@ class Rendering:
         ids: list[int] = []
         own: list[bool] = []
         for place, move in enumerate(episode.moves):
-            turn = [*self.tokenizer(move.text, add_special_tokens=False)["input_ids"], (self.closing or self.ends)[0]]
+            turn = self.turn(move.text)
             seen = self.observation(move.observation, True) if place + 1 < len(episode.moves) else []
             ids, own = [*ids, *turn, *seen], [*own, *[True] * len(turn), *[False] * len(seen)]
         return ids, own
+
+    def turn(self, text: str) -> list[int]:
+        """The ids of a turn of the model in an episode, with its end."""
+        return [*self.tokenizer(text, add_special_tokens=False)["input_ids"], (self.closing or self.ends)[0]]
 
     def observation(self, text: str, ended: bool) -> list[int]:
         """The ids between a turn of the model and its next one: what the template writes there, and the observation.

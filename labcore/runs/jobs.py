@@ -32,6 +32,7 @@ from labcore.runs.files.untrusted import whole
 JOBS = {
     "answer": "labcore.llm.probes.answer:answer",
     "quiz": "labcore.llm.probes.answer:quiz",
+    "episode": "labcore.llm.probes.answer:episode",
     "data_preview": "labcore.llm.probes.data_preview:data_preview",
     "dataset": "labcore.runs.files.datasets:job",
     "download": "labcore.llm.nets.folder:download",

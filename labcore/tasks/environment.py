@@ -45,6 +45,14 @@ class Environment(Protocol):
     def step(self, text: str) -> Step: ...
 
 
+class Begun(NamedTuple):
+    """A turn with which an episode begins, as somebody wrote it. `instead`: what the model reads in place of the
+    environment's answer; None: that answer."""
+
+    text: str
+    instead: str | None = None
+
+
 class Move(NamedTuple):
     """A turn of an episode: what the model wrote, and how the environment answered."""
 
@@ -100,8 +108,9 @@ class Play:
         self.done, self.cut = False, 0
         self.first = self._text(environment.reset(row), "reset")
 
-    def step(self, text: str) -> Move:
-        """Have the environment answer a turn."""
+    def step(self, text: str, instead: str | None = None) -> Move:
+        """Have the environment answer a turn. While the episode goes on, `instead` is said in place of its answer; the
+        reward and the state stay the environment's."""
         assert not self.done, "the episode is over"
         turn = len(self.moves) + 1
         observation, reward, done = self._environment.step(text)
@@ -117,6 +126,8 @@ class Play:
         if not (self.done or move.observation):
             raise LabError(f"The environment {self._name} returned an empty observation from step in turn {turn}, but "
                            "the episode is not over: return text for the model to read, or return done=True.")
+        if instead is not None and not self.done:
+            move = move._replace(observation=self._text(instead, "you"))
         self.moves.append(move)
         return move
 

@@ -13,7 +13,7 @@ Without a class the task plays the `Example`, which is written as one of the use
 In TRL's shape the model calls a tool by `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, and a turn without a
 call ends the episode. Arguments are JSON: nothing that a model writes is run.
 
-Source: TRL 1.16, `GRPOTrainer(environment_factory=…)`; verl 0.9, `verl/interactions/base.py`.
+Source: TRL 1.16, `GRPOTrainer(environment_factory=…)`; verl before 0.9, `verl/interactions/base.py`.
 """
 
 from __future__ import annotations
@@ -67,11 +67,17 @@ class OwnEnvironment(EnvironmentTask):
                            "out.")
         return found
 
-    def environment(self) -> Environment:
+    @property
+    def shape(self) -> type[Shape]:
+        """The tool that the class was written for, by its methods. Raises LabError where it lacks some."""
         shape = next((each for each in SHAPES if all(hasattr(self.made, method) for method in each.methods)), None)
         if shape is None:
             raise LabError(f"The environment {self.name} lacks methods that the lab calls: give it reset and step, "
                            "or the methods of TRL's environment_factory or of verl's BaseInteraction.")
+        return shape
+
+    def environment(self) -> Environment:
+        shape = self.shape
         with own_reward.quietly(), own_reward.blamed(*_raised(self.name, "its constructor")):
             return shape(self.name, self.made({}) if shape is Verl else self.made())
 

@@ -188,7 +188,13 @@ def check(key: str, use: Use = REWARD) -> None:
     """
     if key in _given or key in BUILT_IN:
         return
-    [term] = terms(key)
+    try:
+        [term] = terms(key)
+    except LabError as error:
+        if use is REWARD:
+            raise
+        raise LabError(f"The {use.name} {quoted(key)} cannot be used: name a {use.kind} of a Python file by "
+                       f"{use.option} FILE:{use.kind.capitalize()}.") from error
     for path, source in _files():
         if _hash(source) == term.hash:
             _given[key] = _function(term, path, source, use)

@@ -1,10 +1,11 @@
 """Which charts a run has, and what they say."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
-from app.theme import FAMILY
+from app.theme import FAMILY, symbol
 from app.training.feed import Feed, headline, panels, payload
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.metrics import METRICS
@@ -163,3 +164,14 @@ def test_names_at_the_ends_of_lines_are_short_and_differ_within_a_chart():
         assert len(set(names)) == len(names), panel.key
         if len(names) > 1:
             assert all(len(name) <= 16 for name in names), names
+
+
+def test_every_chart_has_a_unit_unless_its_number_has_none():
+    assert {panel.metrics[0] for panel in PANELS.values() if not METRICS[panel.metrics[0]].unit} == {
+        "ratio/max", "gold_correlation", "loss", "policy_loss", "grad_norm", "step_norm"}
+
+
+def test_symbols_beside_titles_have_nothing_that_only_tex_can_read():
+    for metric in METRICS.values():
+        shown = symbol(metric.symbol)
+        assert not re.search(r"[{}\\]|frac|sum|operatorname|text", shown), f"{metric.key}: {shown}"

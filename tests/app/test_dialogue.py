@@ -4,7 +4,9 @@ import numpy as np
 
 from app import dialogue
 from app.playground import play
+from app.playground.place import Place
 from app.tokens import own
+from labcore.tasks.environment import Begun
 from labcore.tasks.guess import Guess
 
 KNOBS = {"largest": 7, "max_turns": 3, "turn_tokens": 3, "observation_length": 64}
@@ -45,12 +47,35 @@ def test_an_episode_that_is_being_played_has_no_end_yet():
 
 def test_a_player_gets_the_episode_that_the_model_gets():
     task = Guess(KNOBS)
-    first, again = (play.of(task, 3, turns) for turns in ([], ["1", "2"]))
+    first, again = (play.of(task, 3, turns) for turns in ([], [Begun("1"), Begun("2")]))
     assert first.first == "1-7?" and len(again.moves) == 2
     [problem] = task.problems(1, np.random.default_rng((3, 2**32 + 1)))
-    right = play.of(task, 3, [str(problem.columns["secret"])])
+    right = play.of(task, 3, [Begun(str(problem.columns["secret"]))])
     assert right.done and play.pictured(right)["exact"] and not play.pictured(first)["exact"]
 
 
 def test_only_own_tokens_are_counted():
     assert own({"observed": [False, True, False]}, [1, 2, 3]) == [1, 3] and own({}, (1, 2)) == [1, 2]
+
+
+def test_an_episode_is_taken_over_from_any_turn_and_names_who_wrote_and_answered():
+    task = Guess(KNOBS)
+    kept = play.Kept("here")
+    for text, by in (("1", play.MODEL), ("2", play.YOU), ("3", play.MODEL)):
+        kept.add(text, by)
+    kept.back(3)
+    kept.turns[-1] = kept.turns[-1]._replace(instead="warm")
+    played = play.of(task, 0, kept.turns, {"secret": 7, "highest": 7})
+    shown = dialogue.card(played.first, play.pictured(played, kept.turns), kept.by)
+    assert [move.observation for move in played.moves] == ["higher", "warm"] and shown.count("<small>you</small>") == 2
+    assert shown.index("<small>model</small>") < shown.index("<small>you</small>")
+
+
+def test_a_stored_episode_begins_with_its_turns_and_its_hidden_row(monkeypatch):
+    stored = {"groups": [{"prompt": "1-7?", "row": {"secret": 5, "highest": 7}, "completions": [SLOW, LOST]}]}
+    monkeypatch.setattr(play.files, "read", lambda run, kind, step: stored if step == 3 else None)
+    monkeypatch.setattr(play.st, "info", lambda *given, **named: None)
+    row, turns = play._stored(Place(models=("grpo-guess-1a2b",), replay=(3, 0, 1)))
+    assert [move.observation for move in play.of(Guess(KNOBS), 0, turns, row).moves] == ["higher", "correct"]
+    for absent in ((4, 0, 0), (3, 1, 0), (3, 0, 2)):
+        assert play._stored(Place(models=("grpo-guess-1a2b",), replay=absent)) is None

@@ -20,6 +20,11 @@ STEPS = 30
 SHOWN = "[...document.querySelectorAll('.rl-live-chart figure')].filter(figure => !figure.hidden)"
 DRAWN = f"() => {SHOWN}.every(figure => figure.querySelector('.main-svg'))"
 TITLES = f"() => {SHOWN}.map(figure => figure.querySelector('b').textContent)"
+# the unit of a chart where it is out of sight
+CUT = """figure => { const [unit, name] = ["small", ".rl-name"].map(part => figure.querySelector(part));
+    const [inner, outer] = [unit, name].map(part => part.getBoundingClientRect());
+    return unit.textContent && (inner.bottom > outer.bottom + 2 || inner.right > outer.right + 1)
+        ? [unit.textContent] : [] }"""
 NUMBERS = f"() => {SHOWN}.map(figure => figure.querySelector('output').textContent)"
 # where the cursor of each chart stands on its horizontal axis; null where there is none
 CURSORS = f"""() => {SHOWN}.map(figure => {{ const cursor = figure.querySelector('.rl-cursor');
@@ -198,6 +203,7 @@ def test_a_researcher_sees_all_charts_and_the_link_says_so(
     page.get_by_role("radio", name="Researcher").or_(page.get_by_role("button", name="Researcher")).first.click()
     page.wait_for_url(re.compile(r"[?&]view=researcher"), timeout=SLOW)
     page.wait_for_function(f"() => ({TITLES})().length > 3", timeout=SLOW)
+    assert page.evaluate(f"() => {SHOWN}.flatMap(({CUT}))") == []
     page.reload()
     page.wait_for_function(f"() => ({TITLES})().length > 3", timeout=SLOW)
     assert {"Entropy", "KL to the reference"} <= set(page.evaluate(TITLES))

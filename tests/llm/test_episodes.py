@@ -22,7 +22,7 @@ from labcore.maths import turns
 from labcore.maths.advantages import leave_one_out, turn_return
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.runs.spec.run_spec import make
-from labcore.tasks.environment import Episode, Step
+from labcore.tasks.environment import Begun, Episode, Step
 from labcore.tasks.task import Problem
 from tests.environments import Plays
 from tests.llm.tools import alone, model, records, session
@@ -261,3 +261,23 @@ def test_a_source_that_reads_one_answer_is_refused(source):
 def test_rows_whose_own_source_reads_one_answer_have_the_environments_rewards():
     assert {make(algorithm_key=row, task_key="guess").knobs["reward_source"] for row in ("grpo_process", "gdpo")} == {
         "verifier"}
+
+
+def test_an_episode_goes_on_after_given_turns_with_the_answers_that_somebody_gave():
+    started = playing()
+    problem = Problem("a", "", columns={"first": "a"})
+    one = generate(started, started.policy, [problem], 1, Sampling.of(started.knobs),
+                   begun=[Begun("b"), Begun("c", "BAD")], turns=1)
+    [text] = one.texts
+    assert [move.text for move in text.moves[:2]] == ["b", "c"] and len(text.moves) == 3
+    ids, own = started.rendering.episode(text)
+    assert one.completions.ids[0].tolist()[:len(ids) - 1] == ids[:-1] and text.moves[1].observation == "BAD"
+    assert own[:len(own) - 1] == one.completions.mask[0].tolist()[:len(own) - 1]
+    assert not one.completions.sampled_logprobs[0, :4].any(), "nobody drew the turns that were given"
+
+
+def test_the_rewards_of_an_episode_that_somebody_answers_stay_those_of_the_environment():
+    plain, answered = (Plays().begin(Problem("a", "", columns={"first": "a"})) for _ in range(2))
+    moves = [(plain.step(text), answered.step(text, "ab")) for text in ("b", "c")]
+    assert [one.reward for one, _ in moves] == [other.reward for _, other in moves]
+    assert [other.observation for _, other in moves] == ["ab", "ab"]

@@ -37,6 +37,16 @@ def test_of_one_turn_it_is_leave_one_out(close):
           advantages.leave_one_out(rewards.view(2, 2)).reshape(4, 1) * mask)
 
 
+def test_gae_over_turns_by_hand(close):
+    """Two turns of two tokens. δ₂ = 1 − 0.4 = 0.6; δ₁ = 0.5 + 0.9·0.4 − 0.2 = 0.66; A₁ = 0.66 + 0.9·0.8·0.6 = 1.092.
+    A turn's other token compares the same return with its own value: 1.092 + 0.2 − 0.3, and 0.6 + 0.4 − 0.6."""
+    mask = torch.tensor([[1, 1, 0, 1, 1]]).bool()
+    rewards, values = torch.tensor([[0, 0.5, 9, 0, 1]]), torch.tensor([[0.2, 0.3, 9, 0.4, 0.6]])
+    close(advantages.turn_gae(rewards, values, mask, 0.9, 0.8), [[1.092, 0.992, 0, 0.6, 0.4]])
+    close(advantages.turn_gae(rewards, values, mask, 0.9, 0.0), [[0.66, 0.56, 0, 0.6, 0.4]])
+    close(advantages.turn_gae(rewards, values, mask, 1.0, 1.0), [[1.3, 1.2, 0, 0.6, 0.4]])
+
+
 def test_gae_over_turns_steps_from_turn_to_turn(close, generator):
     values = torch.randn(4, 6, generator=generator)
     got = advantages.turn_gae(REWARDS, values, MASK, 0.9, 0.8)

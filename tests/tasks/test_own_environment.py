@@ -151,3 +151,9 @@ def test_a_player_of_theirs_teaches(tmp_path):
     made = task(tmp_path, LAB + PLAYER)
     assert all(problem.answer.done for problem in made.problems(5, np.random.default_rng(0)))
     assert made.score(Problem("", "", columns={"key": 2, "seed": 0}), "2").exact
+
+
+def test_a_name_that_is_none_of_a_class_is_refused_as_an_environment():
+    with pytest.raises(LabError, match=r"^The environment 'door' cannot be used: name a class of a Python file by "
+                                       r"--environment FILE:Class\.$"):
+        OwnEnvironment({**LIMITS, "environment": "door"})

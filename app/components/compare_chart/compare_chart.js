@@ -32,7 +32,7 @@ function build(chart) {
   chart.root.replaceChildren(...(chart.named ? [chart.legend] : []), grid);
   chart.panels.forEach((panel) => {
     const box = panel.box = document.createElement("figure");
-    const name = `<b>${escaped(panel.title)}</b> <i>${panel.symbol}</i> <small>${panel.unit}</small>`;
+    const name = `<span><b>${escaped(panel.title)}</b> <small>${panel.unit}</small></span> <i>${panel.symbol}</i>`;
     box.innerHTML = `<figcaption title="${escaped(panel.help)}">${chart.main ? name
       : `<button type="button" class="rl-pick">${name}</button>`}</figcaption><div class="rl-plot" role="img"></div>` +
       `<div class="rl-ends"></div><div class="rl-empty">No values yet</div>`;

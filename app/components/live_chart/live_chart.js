@@ -48,7 +48,7 @@ function described(before, panel) {
     names: ".rl-line-names", none: ".rl-none" })) found[name] = found.box.querySelector(part);
   const name = found.box.querySelector(".rl-name");
   name.title = panel.help;
-  name.innerHTML = `<b>${escaped(panel.title)}</b> ${panel.ask ?? ""} <i>${panel.symbol}</i> <small>${panel.unit}</small>` +
+  name.innerHTML = `<span><b>${escaped(panel.title)}</b> ${panel.ask ?? ""} <small>${panel.unit}</small></span> <i>${panel.symbol}</i>` +
     (panel.called ? `<small class="rl-called" title="The name under which it was sent">${escaped(panel.called)}</small>` : "");
   if (!before) found.plot.style.height = `${panel.height}px`; // nothing below it moves while Plotly is loaded
   found.box.hidden = false;

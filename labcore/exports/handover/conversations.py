@@ -6,11 +6,10 @@ The layouts are the lab's own module, copied; so a script reads a file as the ru
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
-from typing import Any
 
 from labcore.exports.handover.plan import Plan, learns_answers
+from labcore.exports.handover.sources import source
 from labcore.runs.files.untrusted import json_of
 from labcore.tasks import layouts, reward_call, task
 from labcore.tasks.layouts import names_of
@@ -137,7 +136,7 @@ def code(plan: Plan, every_answer: bool, labelled: bool) -> str:
     """The code that reads the user's file. `every_answer`: rows of whole conversations stand for each of their
     answers."""
     verifiable = plan.spec.task_row.verifiable
-    body = _AROUND + _named(task, "Turn", "Turns") + _named(layouts) + _ROWS.format(
+    body = _AROUND + source(task, "Turn", "Turns") + source(layouts) + _ROWS.format(
         data=Path(str(plan.spec.data)).name, names=names_of(plan.spec.knobs), every=every_answer and verifiable,
         labelled=not verifiable, kept="rows()" if verifiable else "[row for row in rows() if row.label is not False]",
         hidden=GIVEN_OTHERWISE,
@@ -156,20 +155,3 @@ def turns_code(plan: Plan, arguments: bool = False) -> str:
 def thinking(plan: Plan) -> dict[str, bool]:
     """The argument by which templates switch thinking; empty where that is theirs to say."""
     return {"on": {"enable_thinking": True}, "off": {"enable_thinking": False}}.get(str(plan.get("thinking")), {})
-
-
-def _named(module: Any, *names: str) -> str:
-    """The source of some classes and constants of a module of ours, or of all that it has, without its imports."""
-    text = Path(module.__file__).read_text("utf-8")
-    lines = text.split("\n")
-    parts = []
-    for node in ast.parse(text).body:
-        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Expr)):
-            continue
-        if names and getattr(node, "name", None) not in names and not (
-                isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) in names):
-            continue
-        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-        blank = "\n" if isinstance(node, ast.Assign) else "\n\n"
-        parts.append(blank + "\n".join(lines[first - 1:node.end_lineno]) + "\n")
-    return "".join(parts)

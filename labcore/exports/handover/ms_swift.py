@@ -72,6 +72,8 @@ _SAID = {"model_type": "registered in task.py: the texts as they are", "fp16": "
 def script(plan: Plan) -> str:
     """The whole script; a few comments where ms-swift has nothing like the run's algorithm."""
     found = mapped(plan)
+    if plan.spec.task_row.has_turns:
+        return shell.no_episodes(found, TOOL, VERSION, _ENVIRONMENT)
     if not kind(plan):
         return f"{_NOTHING.format(label=plan.spec.row.label)}#\n{remarks(found, TOOL)}\n"
     needs = requirement(TOOL, VERSION) + packages(plan)
@@ -140,6 +142,8 @@ _ROWS = '''    with open("{file}", "w", encoding="utf-8") as file:
 _EXAMPLES = {"online": 'example(row["prompt"], solution=row["answer"])', "sft": 'example(row["prompt"], row["answer"])',
              "singles": 'example(row["prompt"], row["completion"], label=bool(row["label"]))',
              "pairs": 'example(row["prompt"], row["chosen"], rejected_response=row["rejected"]{margin})'}
+_ENVIRONMENT = ("an Env (swift.rollout.gym_env) with reset and step in a file that --external_plugins names, "
+                "registered under the name that --gym_env says.")
 _PLUGIN = '''else:  # imported by swift
     from swift.model import ModelLoader, ModelMeta, register_model
     from swift.template import TemplateMeta, register_template

@@ -278,6 +278,8 @@ def _margins(plan: Plan) -> bool:
 def script(plan: Plan) -> str:
     """The whole script."""
     found = mapped(plan)
+    if plan.spec.task_row.has_turns:
+        return shell.no_episodes(found, "OpenRLHF", VERSION, _AGENT)
     if plan.loop in _NOTHING:
         return f"{_NOTHING[plan.loop]}#\n{remarks(found, 'OpenRLHF')}\n"
     command = COMMANDS[plan.loop]
@@ -301,6 +303,8 @@ def script(plan: Plan) -> str:
         f'\n{_STARTS.get(plan.loop, "deepspeed --module")} openrlhf.cli.{command} "${{settings[@]}}" "$@"\n'])
 
 
+_AGENT = ("an AgentInstanceBase (openrlhf.utils.agent) in a file that --train.agent_func_path names. Its step() "
+          "returns rewards, environment_feedback (the observation, as the model reads it) and done.")
 _STARTS = {"online": "python -m"}
 _WRITTEN = '''
 

@@ -15,6 +15,7 @@ from labcore.catalog import choices
 from labcore.catalog.choice import Family
 from labcore.catalog.inactive import reason
 from labcore.catalog.knob import Value
+from labcore.catalog.llm import environments
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.catalog.mix.row import idle
@@ -135,9 +136,9 @@ def plan_of(store: Store, run_id: str) -> Plan:
         LabError: there is no such run, or it is not one of a language model.
     """
     row = store.run(run_id)
-    if row.spec.task_row.has_turns:
-        raise LabError(f"There is no script for {run_id}, because an environment plays its episodes: write a class for "
-                       "TRL's environment_factory or for verl's BaseInteraction. OpenRLHF has no equivalent.")
+    if row.spec.task_row.has_turns and row.spec.row.loop != "online":
+        raise LabError(f"There is no script for {run_id}, because it learns given episodes and other tools learn "
+                       "episodes only while they play them: choose a run of an online algorithm.")
     if not fits(row.spec):
         raise LabError(f"{run_id} is not a run of a language model, and only these have scripts for other "
                        "tools: choose another run.")
@@ -147,7 +148,8 @@ def plan_of(store: Store, run_id: str) -> Plan:
 
 def fits(spec: RunSpec) -> bool:
     """Whether other tools train what this run trains."""
-    return spec.kind == "llm" and spec.row.loop in _BATCHES and not spec.task_row.has_turns
+    return spec.kind == "llm" and spec.row.loop in _BATCHES and (
+        spec.row.loop == "online" or not spec.task_row.has_turns)
 
 
 def lines(plan: Plan, rules: Rules, tool: str) -> list[Line]:
@@ -311,6 +313,7 @@ FILTERS = ("min_p", "repetition_penalty")  # of sampled tokens, beside top_k and
 IN_THE_CODE = built_in("in the code below")
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
 _HELD_OUT = missing("the code below takes every row of your file: remove those that you want to evaluate on")
+_OF_TURNS = {knob.key: knob for task in environments.ROWS for knob in task.knobs}
 TASK_RULES: Rules = {
     "held_out": switch(_HELD_OUT, 0.0), "held_out_file": switch(_HELD_OUT, ""), **dict.fromkeys(
         ("held_out_every", "held_out_prompts", "held_out_samples"), MEASURED),
@@ -319,7 +322,7 @@ TASK_RULES: Rules = {
                            "stop"),
     "order": missing("the code below draws rows at random, none twice while there are enough"),
     **dict.fromkeys(("letters", "digits", "reward_shape", "verifier", "pattern", "length_low", "length_high",
-                     "prompt_length", "piece_length", "label_temperature", "numbers"), IN_THE_CODE),
+                     "prompt_length", "piece_length", "label_temperature", "numbers", *_OF_TURNS), IN_THE_CODE),
     "easiest": switch(missing("the code below makes prompts of the highest level only: draw a level for each prompt "
                               "there"), 0),
     "fields": IN_THE_CODE}

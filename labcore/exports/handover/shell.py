@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover.plan import Line, Plan, choices_of
+from labcore.exports.handover.plan import Line, Plan, choices_of, comment
 from labcore.exports.handover.remarks import remarks
 
 _HEAD = '''#!/usr/bin/env bash
@@ -53,6 +53,14 @@ def begin(plan: Plan) -> str:
 def file(name: str, code: str) -> str:
     """A command that writes a file of Python."""
     return _FILE.format(name=name, code=code.strip("\n"))
+
+
+def no_episodes(found: list[Line], tool: str, version: str, how: str) -> str:
+    """Comments in place of a script, for a run whose episodes a tool plays by a class of the user's: `how` it does."""
+    said = comment(f"{tool} {version} plays episodes by a class that you write, so there is nothing to start here: "
+                   f"{how} The script for TRL has this run's environment as Python, which you can take: its classes, "
+                   "and `rows`, which draws episodes.")
+    return f"{said}\n#\n{remarks(found, tool)}\n"
 
 
 def quoted(word: object) -> str:

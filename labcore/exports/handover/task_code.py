@@ -7,15 +7,14 @@ that this module does not know leaves both to be written.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover import conversations
+from labcore.exports.handover import conversations, environments
 from labcore.exports.handover.plan import Plan, learns_answers
+from labcore.exports.handover.sources import source
 from labcore.runs.files import untrusted
 from labcore.tasks import add, math_equal, numbers, verifiers
 
@@ -159,7 +158,8 @@ def task_code(plan: Plan, more: str = "", every_answer: bool = True, arguments: 
     kept = "rows()" if spec.task_row.verifiable else '[row for row in rows() if row.get("label", True)]'
     missing = f"Write problems() and score() here: they are what {spec.task_row.source} does in the lab."
     read = conversations.reads_layouts(plan)
-    body = conversations.code(plan, every_answer and plan.loop == "sft", needs_pairs(plan)) if read else _BODIES.get(
+    body = environments.code(plan) if spec.task_row.has_turns else conversations.code(
+        plan, every_answer and plan.loop == "sft", needs_pairs(plan)) if read else _BODIES.get(
         spec.task_row.source, _OTHER).format(**knobs, data=name, answer=answer, kept=kept, missing=missing,
                                              hidden=conversations.GIVEN_OTHERWISE)
     if plan.chat:
@@ -170,7 +170,7 @@ def task_code(plan: Plan, more: str = "", every_answer: bool = True, arguments: 
             answer=', "reference": row["answer"]' if learns_answers(plan) else "")
     elif needs_pairs(plan) and not read:
         body += _SINGLES if learns_singles(plan) else _PAIRS.format(answer=_ANSWER if learns_answers(plan) else "")
-    elif plan.loop == "online":
+    elif plan.loop == "online" and not spec.task_row.has_turns:
         body += _scored(plan)
     return imports(body + more) + "\n" + body + more
 
@@ -198,13 +198,16 @@ def brings_pairs(plan: Plan) -> bool:
 def imports(body: str) -> str:
     """The import lines of the modules that the code names."""
     reads = conversations.READER in body
-    used = {name for name in ("json", "math", "random", "re", "sys", "regex") if re.search(rf"\b{name}\.", body)}
+    used = {name for name in ("asyncio", "json", "math", "random", "re", "sys", "regex")
+            if re.search(rf"\b{name}\.", body)}
     used |= {*conversations.IMPORTED} if reads else set()
-    lines = [line for use, line in ((r"\bDecimal\(", "from decimal import Decimal"),
+    lines = [line for use, line in ((r"\bdeque\(", "from collections import deque"),
+                                    (r"\bDecimal\(", "from decimal import Decimal"),
                                     (r"\bPath\(", "from pathlib import Path"),
-                                    (r"\bAny\b", "from typing import Any")) if re.search(use, body)]
+                                    (r"\bAny\b", "from typing import Any"),
+                                    (r"\bNamedTuple\b", "from typing import NamedTuple")) if re.search(use, body)]
     if reads:
-        lines = sorted({*lines, *conversations.FROM} - {"from typing import Any"})
+        lines = sorted({*lines, *conversations.FROM} - {"from typing import Any", "from typing import NamedTuple"})
     return "\n".join([*(f"import {name}" for name in sorted(used - {"regex"})), *lines,
                       *(["", "import regex"] if "regex" in used else [])]) + "\n"
 
@@ -216,17 +219,6 @@ def _scored(plan: Plan) -> str:
     return helpers + _SCORE.format(expression=expression)
 
 
-def _source(module: Any, *names: str) -> str:
-    """The source of functions and constants of a module of ours, in its order."""
-    text = Path(module.__file__).read_text("utf-8")
-    wanted = [node for node in ast.parse(text).body
-              if getattr(node, "name", None) in names
-              or (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-                  and node.targets[0].id in names)]
-    return "".join(("\n" if isinstance(node, ast.Assign) else "\n\n")
-                   + f"{ast.get_source_segment(text, node)}\n" for node in wanted)
-
-
 _BODIES = {"labcore.tasks.sort:Sort": _SORT, "labcore.tasks.add:Add": _ADD, "labcore.tasks.text:Text": _TEXT,
            "labcore.tasks.prompts:Prompts": _ROWS, "labcore.tasks.preferences:Preferences": _ROWS}
 
@@ -236,20 +228,20 @@ Scoring = Callable[[Plan], tuple[str, str]]
 # How a completion is judged: the code it needs, and the expression.
 _SCORINGS: dict[str, Scoring] = {
     "equal": lambda plan: ("", "completion == answer"),
-    "shaped": lambda plan: (_source(add, "digits_right"), "digits_right(completion, answer)"),
+    "shaped": lambda plan: (source(add, "digits_right"), "digits_right(completion, answer)"),
     "exact": lambda plan: ("", "completion.strip() == answer.strip()"),
-    "numeric": lambda plan: (_source(numbers, "_NUMBER", "_BEFORE", "_AFTER", "_CONTEXT", "_BOXED", "number", "numeric",
-                                     "_value"), "numeric(completion, answer)"),
-    "math": lambda plan: (_source(math_equal, "MATH_CHARACTERS", "math_equal", "math_text"),
+    "numeric": lambda plan: (source(numbers, "_NUMBER", "_BEFORE", "_AFTER", "_CONTEXT", "_BOXED", "number", "numeric",
+                                    "_value"), "numeric(completion, answer)"),
+    "math": lambda plan: (source(math_equal, "MATH_CHARACTERS", "math_equal", "math_text"),
                           "math_equal(completion, answer)"),
-    "choice": lambda plan: (_source(verifiers, "_LETTER", "_OTHER", "_WORD", "_BOXED_LETTER", "_SAID_LETTER",
-                                    "_FIRST_LETTER", "letter", "choice"), "choice(completion, answer)"),
+    "choice": lambda plan: (source(verifiers, "_LETTER", "_OTHER", "_WORD", "_BOXED_LETTER", "_SAID_LETTER",
+                                   "_FIRST_LETTER", "letter", "choice"), "choice(completion, answer)"),
     "regex": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n", "regex.search(PATTERN, completion) is not None"),
     "contains": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n", "(PATTERN or answer.strip()) in completion"),
     "length": lambda plan: (f"\nLENGTH_LOW, LENGTH_HIGH = {plan['length_low']}, {plan['length_high']}\n",
                             "LENGTH_LOW <= len(completion) <= LENGTH_HIGH"),
-    "format": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n" + _source(verifiers, "in_format"),
+    "format": lambda plan: (f"\nPATTERN = {plan['pattern']!r}\n" + source(verifiers, "in_format"),
                             "in_format(completion, PATTERN)"),
-    "json": lambda plan: (_source(untrusted, *_JSON) + _source(verifiers, "_FENCE", "is_json", "_alike"),
+    "json": lambda plan: (source(untrusted, *_JSON) + source(verifiers, "_FENCE", "is_json", "_alike"),
                           "is_json(completion, answer)"),
 }

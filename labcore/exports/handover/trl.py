@@ -12,7 +12,7 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.catalog.choice import Family
 from labcore.catalog.watch import TWIN
-from labcore.exports.handover import trl_distillation, trl_online, trl_pairs, trl_process
+from labcore.exports.handover import environments, trl_distillation, trl_episodes, trl_online, trl_pairs, trl_process
 from labcore.exports.handover.conversations import thinking
 from labcore.exports.handover.plan import (
     BASE_RULES,
@@ -50,6 +50,8 @@ def trainer(plan: Plan) -> str:
     """The trainer that does what the run does, or comes nearest."""
     if plan.loop in _OF_LOOPS:
         return _OF_LOOPS[plan.loop]
+    if plan.spec.task_row.has_turns:  # no other trainer plays episodes
+        return "GRPOTrainer"
     families, usual = _FAMILIES[plan.loop]
     if plan.loop == "preference" and (both := _of_losses(plan)):
         return both
@@ -82,7 +84,8 @@ RULES = {"SFTTrainer": _SFT, "PRMTrainer": {**_COMMON, **trl_process.RULES},
 
 def mapped(plan: Plan) -> list[Line]:
     """The settings of each knob of the run in TRL."""
-    return lines(plan, RULES[trainer(plan)], trainer(plan))
+    rules = RULES[trainer(plan)] | (trl_episodes.RULES if plan.spec.task_row.has_turns else {})
+    return lines(plan, rules, trainer(plan))
 
 
 def settings(plan: Plan) -> dict[str, Any]:
@@ -120,6 +123,8 @@ def _first(plan: Plan, name: str) -> tuple[str, str]:
         return "", f"teacher_model={trl_distillation.teacher(plan)!r}, "
     if plan.loop != "online" or name == trl_distillation.SDFT:
         return "", ""
+    if plan.spec.task_row.has_turns:
+        return trl_episodes.code(plan)
     code, rewards = trl_online.functions(plan)
     return code, f"{rewards}, "
 
@@ -161,6 +166,8 @@ def _data(plan: Plan) -> str:
     """The rows that the trainer learns from, as code."""
     if trainer(plan) == "GKDTrainer":
         return trl_distillation.messages(plan, f"problems({plan.rows}, seed={plan.spec.seed})")
+    if plan.spec.task_row.has_turns and not environments.has_tools(plan):
+        return _rows(plan)  # the rollout writes prompts
     rows = f"conversational({_rows(plan)})" if plan.chat else _rows(plan)
     if trainer(plan) == trl_distillation.SDFT:
         return f'[{{**row, "privileged_context": row["answer"]}} for row in {rows}]'

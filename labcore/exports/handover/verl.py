@@ -251,6 +251,8 @@ def override(key: str, value: Any) -> str:
 def script(plan: Plan) -> str:
     """The whole script; for what learns from pairs a few comments."""
     found = mapped(plan)
+    if plan.spec.task_row.has_turns:
+        return shell.no_episodes(found, "verl", VERSION, _AGENT)
     if plan.loop in _NOTHING:
         return f"{_NOTHING[plan.loop]}#\n{remarks(found, 'verl')}\n"
     needs = requirement("verl", VERSION, *_EXTRAS[plan.loop]) + packages(plan, "antlr4-9-3")  # as Hydra
@@ -266,6 +268,9 @@ def script(plan: Plan) -> str:
         f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
 
 
+_AGENT = ("an agent loop (AgentLoopBase in verl.experimental.agent_loop), which "
+          f"{_ROLLOUT}.agent.agent_loop_config_path names. Its run() returns the tokens of an "
+          "episode, a response_mask that is 1 at those of the model, and the return as reward_score.")
 _EXTRAS = {"online": ("fsdp", "vllm"), "sft": ("fsdp",)}
 _CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine"}
 _STARTS = {"online": "python", "sft": 'torchrun --standalone --nproc_per_node="$GPUS"'}

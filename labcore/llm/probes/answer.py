@@ -32,7 +32,7 @@ from labcore.llm.session import LlmSession
 from labcore.llm.token_texts import alternative, token_texts
 from labcore.runs.models import Source, base_folder, source
 from labcore.runs.spec.model_names import BASE, START, Model, parse
-from labcore.tasks.environment import EnvironmentTask, Episode
+from labcore.tasks.environment import Begun, EnvironmentTask, Episode
 from labcore.tasks.goal import QUIZ_STREAM
 from labcore.tasks.held_out import problems_of
 from labcore.tasks.task import Problem, Score, Turn, draw, held_of, make_task
@@ -156,6 +156,32 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
                                                  strict=True)]
         columns.append({"model": name, "answers": answers})
     return {"questions": [_question(problem) for problem in problems], "columns": columns}
+
+
+def episode(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """One episode of the model `model`, which goes on after some turns: `begun`, each [what was written, what the model
+    reads in place of the environment's answer or null]. `turns` is how many the model writes at most, null for all.
+
+    The episode is that of `row`, or where it is null the first question of a quiz with this seed. Settings as in
+    `answer`.
+
+    Raises:
+        LabError: as `answer`; the task has no turns, or an episode of that row cannot be played.
+    """
+    knobs, seed = settings(spec), whole(spec, "seed", 0, 2**31 - 1)
+    session = reader(parse(str(spec["model"])).pinned.name, knobs, seed)
+    task = session.task
+    if not isinstance(task, EnvironmentTask):
+        raise LabError(f"The task of {spec['model']} has no turns: choose a run on an environment.")
+    [drawn] = task.problems(1, np.random.default_rng((seed, QUIZ_STREAM)))
+    problem = drawn if spec.get("row") is None else Problem("", "", columns=spec["row"])
+    problem = replace(problem, prompt=task.begin(problem).first, answer="")
+    begun = [Begun(str(text), instead) for text, instead in spec["begun"]]
+    check_known(session, "".join([problem.prompt, *(f"{text}{instead or ''}" for text, instead in begun)]))
+    found = generate(session, session.policy, [problem], 1, Sampling.of(session.knobs), begun=begun,
+                     turns=spec.get("turns"))
+    [text] = found.texts
+    return {"first": problem.prompt, **_scored(text, task.score(problem, text), bool(found.completions.truncated[0]))}
 
 
 def settings(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ fixed schedule, or of a large network when the time of the run pays for it (`pro
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,7 +39,7 @@ from labcore.maths.masked import masked_mean
 from labcore.maths.ratios import token
 from labcore.maths.surrogates import clip, cpi, curve, kl_penalty, sides
 from labcore.runs.spec.activity import part_of, report
-from labcore.tasks.environment import Episode
+from labcore.tasks.environment import EnvironmentTask, Episode
 from labcore.tasks.task import Problem
 
 GROUPS = 8
@@ -226,7 +227,7 @@ def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTo
     for place, prompt in enumerate(prompts):
         problem, members = batch.problems[prompt], range(place * size, (place + 1) * size)
         about = {} if part.age is None else {"age": int(part.age[members.start])}
-        about |= {} if problem.level is None else {"level": problem.level}
+        about |= ({} if problem.level is None else {"level": problem.level}) | _row(session, problem)
         shown.append({**session.rendering.shown(problem), **about, "answer": problem.answer, "completions": [
             _completion(session, batch, rows[at], lists, met, at) | _credit_of(part, earned, at) | taught[at]
             for at in members]})
@@ -361,6 +362,16 @@ def _turns(text: str, completions: Completions, row: int) -> dict[str, Any]:
         return {}
     return {"turns": [move._asdict() for move in text.moves], "ended": text.done,
             "observed": (~completions.mask[row, :int(completions.extents[row])]).tolist()}
+
+
+def _row(session: LlmSession, problem: Problem) -> dict[str, Any]:
+    """The hidden row of an episode, by which it can be played again; nothing where the user's own is no JSON."""
+    if not isinstance(session.task, EnvironmentTask):
+        return {}
+    try:
+        return {"row": json.loads(json.dumps(dict(problem.columns), allow_nan=False))}
+    except (TypeError, ValueError):
+        return {}
 
 
 def _score(rewards: Rewards, row: int) -> dict[str, Any]:

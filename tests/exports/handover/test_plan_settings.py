@@ -34,11 +34,19 @@ def lines(tool: str, each: Plan) -> dict[str, Line]:
     return {line.knob: line for line in MODULES[tool].mapped(each)}
 
 
-def test_a_run_with_an_environment_has_no_script_and_says_so():
-    store = SimpleNamespace(run=lambda run_id: SimpleNamespace(spec=make(algorithm_key="grpo", task_key="guess")))
-    with pytest.raises(LabError, match=saying("no script for mine", "environment", "TRL's environment_factory",
-                                              "verl's BaseInteraction")):
+def test_given_episodes_have_no_script_and_the_command_says_so():
+    store = SimpleNamespace(run=lambda run_id: SimpleNamespace(spec=make(algorithm_key="sft", task_key="guess")))
+    with pytest.raises(LabError, match=saying("no script for mine", "given episodes", "online algorithm")):
         plan_of(store, "mine")
+
+
+@pytest.mark.parametrize("tool, names", [("verl", "AgentLoopBase response_mask"), ("openrlhf", "AgentInstanceBase"),
+                                         ("ms-swift", "gym_env")])
+def test_a_tool_that_plays_episodes_by_a_class_of_yours_says_so_in_comments(tool, names):
+    each = plan("grpo", "guess")
+    said = TOOLS[tool].script(each)
+    assert all(line.startswith("#") for line in said.splitlines()) and all(name in said for name in names.split())
+    assert not [line for line in MODULES[tool].mapped(each) if "nothing is known" in line.note]
 
 
 @pytest.mark.parametrize("tool", list(TOOLS))

@@ -188,6 +188,7 @@ def test_kl_that_is_placed_nowhere_costs_nothing():
 RUNS = [
     ("grpo", "sort", SMALL | {"beta": 0.07, "clip_high": 0.28, "updates_per_batch": 2, "entropy_coef": 0.01}),
     ("grpo", "prompts", SMALL | {"verifier": "numeric", "aggregation": "constant_length", "top_k": 3}),
+    ("grpo", "guess", SMALL | {"max_new_tokens": 40}),
     ("grpo", "text", SMALL | {"ratio": "sequence_mean", "kl_placement": "off"}),
     ("ppo", "sort", {"prompts_per_step": 16, "max_new_tokens": 4}), ("rloo", "add", SMALL | {"temperature": 0.8}),
     ("reinforce", "sort", SMALL), ("dpo", "preferences", {"pairs_per_step": 2, "beta": 0.3}),
