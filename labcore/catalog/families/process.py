@@ -34,10 +34,11 @@ _S = Letter("s_k", label="score of step k")
 STEP_REWARD = Family("step_reward", "reward of a step", "labcore.maths.process", ("scores", "steps"), (
     Choice("each_step", "its score: an answer earns the sum of its scores", r"s_k", letters=(_S,),
            worked=lambda of: Worked("s_k", "{score}")),
-    Choice("min_form", "its score, weighted towards the lowest of the answer (PURE)",
-           r"\frac{e^{-s_k/T_{min}}}{\sum_j e^{-s_j/T_{min}}}\,s_k", knobs=(MIN_TEMPERATURE,), letters=(_S,),
-           worked=lambda of: Worked("exp(−s_k/T) / Σ exp(−s_j/T) × s_k",
-                                    "exp(−{score} / {min_temperature:g}) / {weights} × {score}")),
+    Choice("min_form", "P(right) − P(wrong), weighted towards the lowest of the answer (PURE)",
+           r"\frac{e^{-u_k/T_{min}}}{\sum_j e^{-u_j/T_{min}}}\,u_k,\quad u_k = 2s_k-1", knobs=(MIN_TEMPERATURE,),
+           letters=(_S,), worked=lambda of: Worked(
+               "exp(−(2s_k − 1)/T) / Σ exp(−(2s_j − 1)/T) × (2s_k − 1)",
+               "exp(−(2 × {score} − 1) / {min_temperature:g}) / {weights} × (2 × {score} − 1)")),
     Choice("difference", "the change of the score from the previous step: an answer earns the last score in total",
            r"s_k - s_{k-1},\quad s_0 = 0", letters=(_S,),
            worked=lambda of: Worked("s_k − score of the step before", "{score} − {previous}")),
