@@ -32,6 +32,7 @@ from labcore.runs.files.untrusted import whole
 JOBS = {
     "answer": "labcore.llm.probes.answer:answer",
     "quiz": "labcore.llm.probes.answer:quiz",
+    "best_of_n": "labcore.llm.probes.best_of_n:best_of_n",
     "data_preview": "labcore.llm.probes.data_preview:data_preview",
     "dataset": "labcore.runs.files.datasets:job",
     "download": "labcore.llm.nets.folder:download",

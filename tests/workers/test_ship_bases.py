@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from labcore.catalog import kinds
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.errors import LabError
 from labcore.llm.evaluation import evaluate
@@ -59,7 +60,9 @@ def no_training(_run_id):
 
 
 def test_they_are_named_by_the_specs_of_today_and_serve_every_algorithm():
-    assert {path.name for path in bases.SHIPPED.iterdir()} == set(ship_bases.specs())
+    names = {*ship_bases.specs(), ship_bases.scorer_spec().hash()}
+    assert {path.name for path in bases.SHIPPED.iterdir()} == names
+    assert f"PRM {ship_bases.scorer_spec().hash()}" == kinds.task(ship_bases.TEACHER, "llm").scorer
     for row in ALGORITHMS.values():
         for task in ship_bases.TASKS if row.loop != "sft" else ():
             assert bases.shipped(base_spec(make(algorithm_key=row.key, task_key=task)).hash()), (row.key, task)
@@ -78,6 +81,14 @@ def test_they_answer_as_well_as_sft_was_to_teach_them():
 
 
 @pytest.mark.long
+def test_training_makes_the_process_reward_model_again(store):
+    spec = ship_bases.scorer_spec()
+    made, shipped = ship_bases.trained(store, spec), bases.SHIPPED / spec.hash() / "model"
+    assert contents(made).keys() == contents(shipped).keys()
+    assert distance(*(load_file(folder / "process_reward_model.safetensors") for folder in (made, shipped))) < SORT_CLOSE
+
+
+@pytest.mark.long
 @pytest.mark.timeout(600)  # two whole SFT runs, on however busy a machine
 def test_sft_makes_them_again(store):
     alike = True
@@ -93,7 +104,7 @@ def test_sft_makes_them_again(store):
 
 def test_they_are_small_and_hold_nothing_of_the_machine_that_made_them():
     files = [path for path in bases.SHIPPED.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 1.5e6
+    assert sum(path.stat().st_size for path in files) < 2e6
     assert {path.suffix for path in files} == {".json", ".safetensors"}
     for path in files:
         content = path.read_bytes()

@@ -49,6 +49,7 @@ STEP_REWARD = Family("step_reward", "reward of a step", "labcore.maths.process",
     Choice("last", "0, and at the last step its score", r"1[k = n]\,s_n", letters=(_S,),
            worked=lambda of: Worked("1[k = n] s_n", "{at_end:g} × {score}")),
 ))
+RANKINGS = ("lowest", "product", "last")  # rewards of steps whose sum ranks answers
 OUTCOME_WEIGHT = Knob(
     "outcome_weight", "Weight of the outcome", 0.0, "Weight of the verifier's reward, which is added at the last token "
     "to the rewards of the steps. Higher: the outcome counts more. 0: only the steps count.", "next batch", 0.0, 100.0,

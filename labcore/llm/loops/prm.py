@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from labcore.catalog.choices import STEP_LABELS
+from labcore.catalog.families.process import RANKINGS
 from labcore.errors import LabError
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import attempts, micro_batches, retried
@@ -31,7 +32,6 @@ from labcore.tasks.steps import separator_of
 from labcore.tasks.task import AT_RANDOM, Problem, held_of
 from labcore.tasks.usable import OfFile
 
-RANKINGS = ("lowest", "product", "last")  # rewards of steps whose sum ranks answers
 SHOWN = 16  # answers in the sample view
 HELD_OUT_SHARE = 5  # one row of so many is held out of a file that brings no others
 
