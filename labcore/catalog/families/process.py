@@ -59,4 +59,12 @@ STEP_REWARD_KNOB = Knob(
     "every step pays more for answers with more steps; the other choices do not.", choices=STEP_REWARD.names,
     advanced=True,
     group="reward", before="each_step")
+PUBLISHED = (
+    Knob("step_tag", "Step tag", "", "Text that a published language model reads behind each step, where it scores the "
+         "step, such as ки of math-shepherd. Empty: the process reward model is a run's or a token classifier.",
+         advanced=True, forkable=True, group="reward", before="", aliases="math-shepherd"),
+    Knob("label_tokens", "Label tokens", "+ -", "The tokens of such a model for a right and for a wrong step, as two "
+         "texts or two token ids. The score is the probability of the first among the two.", advanced=True,
+         forkable=True, group="reward", before="+ -"),
+)
 OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps
