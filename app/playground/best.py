@@ -86,7 +86,7 @@ def sentence(found: Mapping[str, Any], model: str) -> str:
     """Which answer was chosen, whether the verifier agrees, and how many of all are right: safe HTML."""
     answers = found["answers"]
     best, count = answers[0], len(answers)
-    said = (f"Chosen from {count} answers by {html.escape(model)}: <code>{readable(best['text'])}</code>, with the "
+    said = (f"Chosen from {count} answer{'s' if count > 1 else ''} by {html.escape(model)}: <code>{readable(best['text'])}</code>, with the "
             f"score {best['score']:.3g}.")
     if best["exact"] is None:
         return said

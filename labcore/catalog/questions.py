@@ -303,9 +303,9 @@ QUESTIONS = (
     Question("best_of_n", _PAIRS, "Can a reward model choose the best of several answers?",
              "Yes, and this needs no training of the policy: it samples n answers, and the one with the highest score "
              "is taken. Choose Best of n in the Playground to see the answers with the score of each step, and whether "
-             "the verifier agrees with the choice. With more answers it also becomes more likely that one of them is wrong "
-             "and scores too high. The model may be a run's or a published one: a token classifier with two labels, or "
-             "a language model with a tag behind each step.",
+             "the verifier agrees with the choice. With more answers it also becomes more likely that one of them is "
+             "wrong and scores too high. As a reward the model may also be a published one: a token classifier with "
+             "two labels, or a language model with a tag behind each step.",
              metrics=("best_of_n/product", "best_of_n/last", "best_of_n/sampled", "best_of_n/any"),
              knobs=("step_tag", "label_tokens")),
 

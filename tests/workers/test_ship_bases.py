@@ -85,7 +85,8 @@ def test_training_makes_the_process_reward_model_again(store):
     spec = ship_bases.scorer_spec()
     made, shipped = ship_bases.trained(store, spec), bases.SHIPPED / spec.hash() / "model"
     assert contents(made).keys() == contents(shipped).keys()
-    assert distance(*(load_file(folder / "process_reward_model.safetensors") for folder in (made, shipped))) < SORT_CLOSE
+    apart = distance(*(load_file(folder / "process_reward_model.safetensors") for folder in (made, shipped)))
+    assert apart < SORT_CLOSE
 
 
 @pytest.mark.long
