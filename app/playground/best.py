@@ -86,8 +86,9 @@ def sentence(found: Mapping[str, Any], model: str) -> str:
     """Which answer was chosen, whether the verifier agrees, and how many of all are right: safe HTML."""
     answers = found["answers"]
     best, count = answers[0], len(answers)
-    said = (f"Chosen from {count} answer{'s' if count > 1 else ''} by {html.escape(model)}: <code>{readable(best['text'])}</code>, with the "
-            f"score {best['score']:.3g}.")
+    many = f"{count} answers" if count > 1 else "1 answer"
+    said = (f"Chosen from {many} by {html.escape(model)}: <code>{readable(best['text'])}</code>, with the score "
+            f"{best['score']:.3g}.")
     if best["exact"] is None:
         return said
     right = sum(bool(each["exact"]) for each in answers)
