@@ -136,8 +136,8 @@ _LLM = (
     Preset("steps_lowest", "Process reward, lowest score", "The same model, but its lowest score counts (PURE)", (
         "The gold reward does not fall as with the sum of the scores.",
         "A completion cannot make up for a bad step by other steps with a good score.",
-        "The same model is still wrong about some completions: GRPO with the verifier ends with a higher gold reward."),
-        "reward", 'last(run, "reward/gold") > last(beside, "reward/gold") + 0.2 and '
+        "It is no cure: the same model gives the scores, and is wrong about some completions."),
+        "reward", 'last(run, "reward/gold") > last(beside, "reward/gold") and '
         'last(run, "reward") > first(run, "reward", 1)', steps=20, algorithm="grpo_process",
         knobs={**_STEPS, "step_reward": "min_form"}, beside="steps_hacked", lines=("reward", "reward/gold")),
     Preset("group_of_2", "Group of 2", "64 groups of 2 completions", (

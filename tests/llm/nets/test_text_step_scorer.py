@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,5 +162,7 @@ def test_a_run_is_rewarded_by_it(kept, kind):
     direct = load_step_scorer(str(kept(kind)), given).scores(
         [Problem("ab=", ""), Problem("c", "")], [each.texts for each in answers], "fp32")
     torch.testing.assert_close(found, direct, equal_nan=True)
+    forked = started.fork(replace(started.spec, knobs={**started.spec.knobs, "step_separator": "b"}))
+    assert next(iter(forked.models["scorer"])).separator == "b", "a fork with another split of steps reads others"
     counted = sum(weight.numel() for weight in networks_of(started.spec)["scorer"].parameters())
     assert counted == sum(weight.numel() for weight in started.models["scorer"].parameters())
