@@ -30,7 +30,8 @@ KEY = ("Each step is coloured by its score, blue above ½ and orange below. A wa
 CSS = """
 <style>
 .rl-best tr.rl-won>td{background:color-mix(in srgb,light-dark(#0072B2,#4FA8E0) 10%,transparent)}
-.rl-best td{vertical-align:middle}.rl-best .rl-score{text-align:right;font-variant-numeric:tabular-nums}
+.rl-table.rl-best td{vertical-align:middle}.rl-table.rl-best :is(th,td):first-child{padding-left:8px}
+.rl-table.rl-best .rl-score{text-align:right;font-variant-numeric:tabular-nums}
 </style>"""
 
 
@@ -104,8 +105,8 @@ def table(found: Mapping[str, Any], by: str) -> str:
         seen.setdefault((each["text"], each["truncated"]), []).append(each)
     rows = "".join(_row(place, group) for place, group in enumerate(seen.values()))
     head = SHORT[by] if found["of_steps"] else "score"
-    return (f'<div class="rl-scroll"><table class="rl-table rl-best"><tr><th></th><th>answer</th><th>times</th>'
-            f"<th>{head}</th><th>verifier</th></tr>{rows}</table></div>")
+    return (f'<div class="rl-scroll"><table class="rl-table rl-best"><tr><th></th><th>answer</th><th class="rl-score">times</th>'
+            f"<th class='rl-score'>{head}</th><th>verifier</th></tr>{rows}</table></div>")
 
 
 def _row(place: int, group: Sequence[Mapping[str, Any]]) -> str:

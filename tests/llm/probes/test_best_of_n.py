@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import shutil
 
 import numpy as np
 import pytest
 
 from labcore.catalog.llm.tasks import SORT_SCORER, SORT_TEACHER
 from labcore.errors import LabError
+from labcore.llm.nets.critic import Critic
+from labcore.llm.nets.model import load
+from labcore.llm.nets.scorer import CONFIG, save_scorer
 from labcore.runs import jobs
 from labcore.runs.files import atomic
 from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.model_names import model_of_name
 from labcore.runs.spec.run_spec import make
 from labcore.tasks.task import make_task
-from tests.llm.runs_on_disk import saved
 
 PROMPT = {"prompt": "dbcaef=", "answer": "abcdef"}
 ASKED = {"job": "best_of_n", "model": "base:policy", "scorer": SORT_SCORER, **PROMPT, "temperature": 1.0, "top_k": 0,
@@ -80,7 +84,10 @@ def test_what_cannot_be_ranked_is_said(other, words):
 
 
 def test_a_reward_model_of_whole_answers_ranks_them_too():
-    found = ranked(scorer=saved("judge", "reward_model"))
+    folder, base = run_folder("judge") / "checkpoints" / "step-000001", model_of_name(SORT_TEACHER)
+    shutil.copytree(base, folder / CONFIG)
+    save_scorer(Critic(load(base)[0]), folder)
+    found = ranked(scorer="judge")
     scores = [each["score"] for each in found["answers"]]
     assert scores == sorted(scores, reverse=True) and len(set(scores)) > 1
     assert not found["of_steps"] and found["answers"][0]["steps"] == []
