@@ -258,13 +258,14 @@ def _process_rewards() -> Study:
         "Cheng et al. 2025, arXiv:2504.15275; Setlur et al. 2024, arXiv:2410.08146",
         "A process reward model on sort, with labels from the verifier of steps; then GRPO on the outcome, and GRPO "
         "with process supervision on the sum of the model's scores, on the lowest score (PURE), and on differences of "
-        "the scores plus the outcome. The same 16 prompts × 4 completions and 4 updates a step, 24 steps, β 0.", settings,
-        [Contrast("PRM, sum: change of the reward", {summed: 1.0}, Measure("change", "reward", 5), low=0.0),
-         Contrast("PRM, sum: change of the right answers", {summed: 1.0}, fell, high=0.0),
-         *(Contrast(f"Right answers: {name} − {summed}", {name: 1.0, summed: -1.0}, gold, low=0.0)
-           for name in (lowest, mixed)),
-         *(Contrast(f"Right answers: {name} − outcome", {name: 1.0, "Outcome": -1.0}, gold, low=0.0, decides=False)
-           for name in (lowest, mixed))],
+        "the scores plus the outcome. The same 16 prompts × 4 completions and 4 updates a step, 24 steps, β 0.",
+        settings, [
+            Contrast("PRM, sum: change of the reward", {summed: 1.0}, Measure("change", "reward", 5), low=0.0),
+            Contrast("PRM, sum: change of the right answers", {summed: 1.0}, fell, high=0.0),
+            *(Contrast(f"Right answers: {name} − {summed}", {name: 1.0, summed: -1.0}, gold, low=0.0)
+                for name in (lowest, mixed)),
+            *(Contrast(f"Right answers: {name} − outcome", {name: 1.0, "Outcome": -1.0}, gold, low=0.0, decides=False)
+                for name in (lowest, mixed))],
         task="sort", steps=24, scorers=1, scorer="prm", scorer_steps=60, winner="Outcome")
 
 
