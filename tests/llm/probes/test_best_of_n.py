@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
 from labcore.catalog.llm.tasks import SORT_SCORER, SORT_TEACHER
 from labcore.errors import LabError
@@ -86,7 +87,9 @@ def test_what_cannot_be_ranked_is_said(other, words):
 def test_a_reward_model_of_whole_answers_ranks_them_too():
     folder, base = run_folder("judge") / "checkpoints" / "step-000001", model_of_name(SORT_TEACHER)
     shutil.copytree(base, folder / CONFIG)
-    save_scorer(Critic(load(base)[0]), folder)
+    scorer = Critic(load(base)[0])
+    torch.nn.init.normal_(scorer.head.weight, generator=torch.Generator().manual_seed(0))  # it begins at 0
+    save_scorer(scorer, folder)
     found = ranked(scorer="judge")
     scores = [each["score"] for each in found["answers"]]
     assert scores == sorted(scores, reverse=True) and len(set(scores)) > 1
