@@ -102,7 +102,7 @@ TASKS: dict[str, Task] = {
                  Knob("letters", "Letters", 6, "Letters in a prompt. More: a harder task, longer completions.",
                       low=2, high=20, safe=(4, 8), group="task"), EASIEST,
              ), defaults={"max_new_tokens": 8, "teacher": SORT_TEACHER}, scorer=SORT_SCORER,
-            example="dbcaef= → abcdef"),
+             example="dbcaef= → abcdef"),
         Task("add", "Add two numbers", "Two-digit sums.", "labcore.tasks.add:Add", _STEPS, (
             Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
                  "that are right, so that a near miss gets some reward.", choices=("exact", "shaped"), group="task"),
