@@ -107,14 +107,16 @@ def answers_table(answers: Sequence[Mapping[str, Any]]) -> str:
 
 def _steps(answer: Mapping[str, Any]) -> str:
     parts = zip(answer["steps"], answer["scores"], answer["labels"], strict=True)
-    return "".join(_step(text, float(score), float(label)) for text, score, label in parts)
+    return "".join(step_card(text, float(score), float(label)) for text, score, label in parts)
 
 
-def _step(text: str, score: float, label: float) -> str:
+def step_card(text: str, score: float, label: float | None, by: str = "labelled") -> str:
+    """A step in the colour of its score, with the score below it: safe HTML. `label` is what `by` says of it, None
+    where nobody says it."""
     colour = "light-dark(#0072B2,#4FA8E0)" if score >= CHANCE else "light-dark(#B85C00,#F2B84B)"
     share = round(120 * abs(score - CHANCE))
-    wrong = ";text-decoration:underline wavy light-dark(#B85C00,#F2B84B)" if label <= CHANCE else ""
-    said = f"score {score:.2f}, labelled {'right' if label > CHANCE else 'wrong'}"
+    wrong = "" if label is None or label > CHANCE else ";text-decoration:underline wavy light-dark(#B85C00,#F2B84B)"
+    said = f"score {score:.2f}" + ("" if label is None else f", {by} {'right' if label > CHANCE else 'wrong'}")
     return (f"<span title='{said}' style='display:inline-block;margin:1px;padding:0 4px;border-radius:3px;"
             f"text-align:center;background:color-mix(in srgb,{colour} {share}%,transparent)'>"
             f"<code style='background:none;padding:0{wrong}'>{tokens.visible(text) if text else '⏎'}</code><br>"

@@ -15,9 +15,9 @@ from app.chat_text import in_one_line
 from app.components.playground_view import payload, playground_view
 from app.components.recorded_clip import recorded_clip
 from app.lab import in_words
-from app.playground import conversation, models, play, vote
+from app.playground import best, conversation, models, play, vote
 from app.playground.models import titles
-from app.playground.place import ANSWERS, MOST_ANSWERS, VOTE, Place, go, now
+from app.playground.place import ANSWERS, BEST, MOST_ANSWERS, MOST_RANKED, VOTE, Place, go, now
 from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.catalog.knob import Knob
@@ -87,8 +87,8 @@ def _right(place: Place) -> None:
     voting = place.view == VOTE
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="playground_top"):
         shown = widget_state("playground:view", place.view)
-        st.segmented_control("View", [ANSWERS, VOTE], default=shown.value, key=shown.key, required=True,
-                             format_func={ANSWERS: "Answers", VOTE: "Blind vote"}.__getitem__,
+        st.segmented_control("View", [ANSWERS, VOTE, BEST], default=shown.value, key=shown.key, required=True,
+                             format_func={ANSWERS: "Answers", VOTE: "Blind vote", BEST: "Best of n"}.__getitem__,
                              label_visibility="collapsed", on_change=lambda: go(view=shown.taken()))
         with st.popover("Link", icon=":material/link:", help="This page's address"):
             st.code(link.address(link.written(place)), language=None, wrap_lines=True)
@@ -97,6 +97,10 @@ def _right(place: Place) -> None:
             vote.own_prompt(place)
     if voting:
         vote.show(place, settings, _prompt(place, spec, voting) if place.own else None)
+    elif place.view == BEST:
+        prompt, answer = _prompt(place, spec, voting)
+        best.show(place, spec, settings, {"prompt": prompt, "answer": answer, **conversation.asked(
+            place, conversation.before(place, talks(parse(place.models[0]).run), prompt))})
     else:
         _answers(place, settings, *_prompt(place, spec, voting))
         if spec.task_row.has_turns:
@@ -200,7 +204,10 @@ def _sampling(place: Place) -> None:
     if place.view != VOTE:  # which draws its own questions
         left, right = st.columns(2, gap="small", wrap=False)
         with left:
-            _number("count", "Answers", (1, MOST_ANSWERS), place.count)
+            if place.view == BEST:
+                _number("ranked", "Answers", (1, MOST_RANKED), place.ranked)
+            else:
+                _number("count", "Answers", (1, MOST_ANSWERS), place.count)
         with right:
             _number("seed", "Seed", WHOLE["seed"], place.seed)
     usual = int(spec_of(parse(place.models[0]).run).knobs["max_new_tokens"])

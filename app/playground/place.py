@@ -9,6 +9,7 @@ from typing import Any
 
 from app import link
 from app.link import param
+from labcore.catalog.families.process import RANKINGS
 from labcore.catalog.llm.knobs import MAX_NEW_TOKENS, TEMPERATURE, TOP_K, TOP_P
 from labcore.errors import LabError, cut
 from labcore.runs.spec.checks import WHOLE
@@ -16,7 +17,8 @@ from labcore.runs.spec.model_names import parse
 from labcore.tasks.task import Turn
 
 MOST_MODELS, MOST_ANSWERS = 3, 8
-ANSWERS, VOTE = "answers", "vote"
+ANSWERS, VOTE, BEST = "answers", "vote", "best"
+MOST_RANKED = 64  # answers of best of n
 ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -83,8 +85,9 @@ class Place:
     """`models` are names of `labcore.runs.spec.model_names`. `prompt` None: the task's first; `answer` None: the task's
     own, "": no verifier.
 
-    `limit` None is the length limit of the first run. `own`: each vote is on the prompt. `talk` are the turns before
-    the prompt (None: those of the task's own prompt), `system` is the system prompt (None: the run's own).
+    `limit` None is the length limit of the first run. `scorer` is the reward model of best of n (None: the first that
+    fits), `by` the score of its answers, `ranked` how many there are. `own`: each vote is on the prompt. `talk` are the
+    turns before the prompt (None: those of the task's own prompt), `system` is the system prompt (None: the run's own).
     `replay` is the stored episode that is played again: of the first model's run, its step, group and completion.
     """
 
@@ -97,11 +100,14 @@ class Place:
     seed: int = param(0, link.whole(*WHOLE["seed"]))
     count: int = param(3, link.whole(1, MOST_ANSWERS), key="n")
     limit: int | None = param(None, MAX_NEW_TOKENS.parse, key="max")
-    view: str = param(ANSWERS, link.one_of((ANSWERS, VOTE)))
+    view: str = param(ANSWERS, link.one_of((ANSWERS, VOTE, BEST)))
     own: bool = param(False, link.switch)
     talk: tuple[Turn, ...] | None = param(None, _talk, _talk_written)
     system: str | None = param(None)
     replay: tuple[int, int, int] | None = param(None, _replay, _replay_written)
+    scorer: str | None = param(None)
+    by: str = param(RANKINGS[0], link.one_of(RANKINGS))
+    ranked: int = param(16, link.whole(1, MOST_RANKED))
 
 
 def now() -> Place:

@@ -27,8 +27,8 @@ from labcore.catalog.knob import Knob
 
 __all__ = ["ADVANTAGE", "AGGREGATION", "DIVERGENCE", "FAMILIES", "KL_ESTIMATOR", "KL_PLACEMENTS", "NORMALISATION",
            "NO_LOSS", "OBJECTIVE", "PAIRS", "PREFERENCE_LOSS", "RATIO", "REWARD", "SELECTION", "SFT_LOSS", "SHAPING",
-           "STEP_LABELS", "STEP_REWARD", "SURROGATE", "TEACHER_CONTEXT", "chosen", "losses_of", "needs_reward_model", "needs_teacher",
-           "own_knobs", "ratio_of", "sources_of", "weighted_losses", "written_share"]
+            "STEP_LABELS", "STEP_REWARD", "SURROGATE", "TEACHER_CONTEXT", "chosen", "losses_of", "needs_reward_model",
+            "needs_teacher", "own_knobs", "ratio_of", "scores_steps", "sources_of", "weighted_losses", "written_share"]
 
 FAMILIES: tuple[Family[Any], ...] = (
     REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION,
@@ -50,6 +50,11 @@ def sources_of(knobs: Mapping[str, Any]) -> list[str]:
 def needs_reward_model(knobs: Mapping[str, Any]) -> bool:
     """True if the rewards of a run come from trained reward models, if only in part."""
     return any(REWARD[source].scorer for source in sources_of(knobs))
+
+
+def scores_steps(knobs: Mapping[str, Any]) -> bool:
+    """True if the rewards of a run come from scores of the steps of its completions, if only in part."""
+    return any(REWARD[source].process for source in sources_of(knobs))
 
 
 def needs_teacher(knobs: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog.knob import Value, suggestion
+from labcore.catalog.llm.tasks import SORT_SCORER
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError, quoted
 
@@ -63,6 +64,7 @@ _OLD: Mapping[str, Value] = {"staleness": 8, "prompts_per_step": 16, "learning_r
 _NO_CLIP: Mapping[str, Value] = {"clip_low": 1.0, "clip_high": 100.0}
 _FOUR: Mapping[str, Value] = {"updates_per_batch": 4, "beta": 0.0}
 _HOLE: Mapping[str, Value] = {"reward_source": "order_only", "updates_per_batch": 4}
+_STEPS: Mapping[str, Value] = {**_FOUR, "reward_source": "process_reward", "reward_model": SORT_SCORER}
 _K1: Mapping[str, Value] = {"beta": 1.0, "updates_per_batch": 4}
 _LONG: Mapping[str, Value] = {"temperature": 1.4, "max_new_tokens": 24}
 _LEVELS: Mapping[str, Value] = {"easiest": 2, "numbers": 4, "prompt_pool": 256, "beta": 0.0}
@@ -126,6 +128,19 @@ _LLM = (
         "Set β to 0 while it runs: the gold reward then falls."),
         "reward", 'last(run, "reward/gold") > first(run, "reward/gold", 1) and max(run, "kl") < 0.2', steps=20,
         knobs={**_HOLE, "beta": 1.0}, beside="reward_hacking", lines=("reward", "reward/gold")),
+    Preset("steps_hacked", "Process reward hacked", "The sum of the scores that a process reward model gives", (
+        "The reward rises, while the gold reward falls to 0: the model scores the new completions wrongly.",
+        "The samples show it: scores stay high at letters that the verifier calls wrong.",
+        "Run it beside Process reward, lowest score, which learns from the same model."),
+        "reward", 'last(run, "reward") > first(run, "reward", 1) and last(run, "reward/gold") < 0.1', steps=20,
+        algorithm="grpo_process", knobs=_STEPS, beside="steps_lowest", lines=("reward", "reward/gold")),
+    Preset("steps_lowest", "Process reward, lowest score", "The same model, but its lowest score counts (PURE)", (
+        "The gold reward does not fall as with the sum of the scores.",
+        "A completion cannot make up for a bad step by other steps with a good score.",
+        "It is no cure: the same model gives the scores, and is wrong about some completions."),
+        "reward", 'last(run, "reward/gold") > last(beside, "reward/gold") and '
+        'last(run, "reward") > first(run, "reward", 1)', steps=20, algorithm="grpo_process",
+        knobs={**_STEPS, "step_reward": "min_form"}, beside="steps_hacked", lines=("reward", "reward/gold")),
     Preset("group_of_2", "Group of 2", "64 groups of 2 completions", (
         "In about half of the groups both rewards are equal, so these groups teach nothing.",
         "Half of the samples are wasted from the first step on.",

@@ -289,6 +289,14 @@ QUESTIONS = (
              metrics=("reward/step_score", "reward/steps_right", "eval_step_auc", "eval_first_error",
                       "eval_step_accuracy", "best_of_n/lowest"),
              knobs=("step_reward", "outcome_weight", "step_labels", "step_separator")),
+    Question("best_of_n", _PAIRS, "Can a reward model choose the best of several answers?",
+             "Yes, and this needs no training of the policy: it samples n answers, and the one with the highest score "
+             "is taken. Choose Best of n in the Playground to see the answers with the score of each step, and whether "
+             "the verifier agrees with the choice. With more answers it also becomes more likely that one of them is "
+             "wrong and scores too high. As a reward the model may also be a published one: a token classifier with "
+             "two labels, or a language model with a tag behind each step.",
+             metrics=("best_of_n/product", "best_of_n/last", "best_of_n/sampled", "best_of_n/any"),
+             knobs=("step_tag", "label_tokens")),
 
     Question("critic_lags", _CRITIC, "The critic lags behind. What does that change?",
              "An explained variance below 0 means that the critic predicts returns worse than a constant would, so the "

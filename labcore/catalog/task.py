@@ -19,7 +19,7 @@ class Task:
     the loops that it can feed. `data` is the kind of file the user brings, if any: "prompts", "preferences" or "text";
     `pairs` says that it brings preference pairs. `defaults` are the task's own defaults of the algorithm's knobs,
     `sft`, `online`, `reward_model` and `prm` those of these loops on top, `of_algorithm` those of single algorithms
-    by their keys. `example` is
+    by their keys. `scorer` names the reward model for its answers that comes with the lab, if any. `example` is
     "prompt → right answer", with " → wrong one" where the task brings that as well. `right` is what a right completion
     has passed, as a label, where no verifier is chosen (`labcore.catalog.right`).
 
@@ -44,6 +44,7 @@ class Task:
     online: Mapping[str, Value] = field(default_factory=dict)
     reward_model: Mapping[str, Value] = field(default_factory=dict)
     prm: Mapping[str, Value] = field(default_factory=dict)
+    scorer: str = ""
     example: str = ""
     of_algorithm: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)

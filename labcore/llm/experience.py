@@ -80,7 +80,7 @@ class Batch:
 
     `rollout` and `batch` are the same completions, row by row; `sampled` are all rounds of sampling, of which the batch
     is a part where groups were sampled again. `selective`: the run chose to leave something out. `delayed`: the batch
-    is of other steps' samples.
+    is of other steps' samples, of which the last `again` groups were in an earlier batch too.
     """
 
     batch: Sampled
@@ -88,6 +88,16 @@ class Batch:
     sampled: Sequence[Sampled]
     selective: bool = False
     delayed: bool = False
+    again: int = 0
+
+    @property
+    def new_problems(self) -> list[Problem]:
+        """The problems of the groups that no earlier batch had."""
+        return self.batch.problems[:len(self.batch.problems) - self.again]
+
+    def of_new(self, values: Tensor) -> Tensor:
+        """Of values (B,) of completions those of the same groups: what a run counts over its steps, it counts once."""
+        return values[:len(self.new_problems) * self.batch.group_size]
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -98,8 +98,9 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
 
 
 def continued(session: LlmSession, model: Network, problems: Sequence[Problem], beginnings: Sequence[Sequence[int]],
-              count: int, sampling: Sampling) -> list[str]:
-    """The texts of `count` answers to each problem that go on from the tokens of its beginning, those included."""
+              count: int, sampling: Sampling) -> list[tuple[str, bool]]:
+    """`count` answers to each problem that go on from the tokens of its beginning: their texts, those included, and
+    whether each has ended before the length limit."""
     asked = [[*ids, *begun][:session.context - 1]
              for ids, begun in zip(session.rendering.prompts(problems), beginnings, strict=True)]
     prompts = padded_prompts(asked, session.rendering.padding, session.device)
@@ -112,7 +113,7 @@ def continued(session: LlmSession, model: Network, problems: Sequence[Problem], 
              for row, (ids, length) in enumerate(rows)]
     found: list[str] = session.tokenizer.batch_decode(whole, skip_special_tokens=False,
                                                       clean_up_tokenization_spaces=False)
-    return found
+    return list(zip(found, (~drawn.truncated).tolist(), strict=True))
 
 
 def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: int, how: Mapping[str, Any],

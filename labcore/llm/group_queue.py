@@ -52,7 +52,7 @@ def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
     sampled = lots[0].sampled if len(lots) == 1 else joined([lot.sampled for lot in lots])
     age = torch.tensor([session.updates - lot.updates for lot in lots for _ in lot.sampled.texts],
                        device=session.device)
-    return Batch(sampled, rollout_of(session, sampled, age), rounds, selective(session), delayed=True)
+    return Batch(sampled, rollout_of(session, sampled, age), rounds, selective(session), delayed=True, again=again)
 
 
 def _again(session: LlmSession) -> int:

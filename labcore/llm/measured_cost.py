@@ -32,6 +32,7 @@ from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.model import build
 from labcore.llm.nets.scorer import CONFIG
 from labcore.llm.nets.text_scorer import empty_text_scorer
+from labcore.llm.nets.text_step_scorer import empty_step_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.networks import NETWORKS, POLICY, SCORER, TEACHER, learning, learnt, needed, needs_scorer
 from labcore.llm.optimizers import tensors_of
@@ -108,7 +109,8 @@ def _networks(spec: RunSpec) -> dict[str, nn.Module]:
             adapter.put_on(models[name])
     if needs_scorer(spec.knobs):
         models[SCORER] = nn.ModuleList(
-            empty_text_scorer(name) if is_published(name) else _empty_scorer(reward_model_of(name))
+            (empty_step_scorer if choices.scores_steps(spec.knobs) else empty_text_scorer)(name)
+            if is_published(name) else _empty_scorer(reward_model_of(name))
             for name in members(str(spec.knobs["reward_model"]))).requires_grad_(False)
     if choices.needs_teacher(spec.knobs) and spec.knobs["teacher"] not in ("", SELF) and not spec.row.knob("teacher").choices:
         models[TEACHER] = _empty(model_of_name(str(spec.knobs["teacher"]))).requires_grad_(False)

@@ -20,6 +20,7 @@ from labcore.llm.generation import Generated
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.micro_batches import retried
 from labcore.llm.nets.scorer import SEPARATOR
+from labcore.llm.nets.text_step_scorer import TextStepScorer
 from labcore.llm.networks import SCORER
 from labcore.llm.session import LlmSession
 from labcore.llm.step_labels import tensors, verified_steps
@@ -47,8 +48,11 @@ def model_scores(session: LlmSession, problems: list[Problem], answers: list[Ste
         LabError: a score is not finite.
     """
     read = encode_steps(session.rendering, problems, answers, session.context, session.device)
-    dtype, models = str(session.knobs["dtype"]), cast(Iterable[Critic], session.models[SCORER])
-    found = torch.stack([step_scores(model, read, dtype, session.room) for model in models]).double().mean(0).cpu()
+    dtype, models = str(session.knobs["dtype"]), cast(Iterable[Critic | TextStepScorer], session.models[SCORER])
+    size = len(answers) // len(problems)
+    each, texts = [problem for problem in problems for _ in range(size)], [answer.texts for answer in answers]
+    found = torch.stack([model.scores(each, texts, dtype) if isinstance(model, TextStepScorer)
+                         else step_scores(model, read, dtype, session.room).double().cpu() for model in models]).mean(0)
     if not found[read.steps.cpu()].isfinite().all():
         raise LabError(f"The process reward model {session.knobs['reward_model']} gives scores that are not finite: "
                        "take an earlier checkpoint of it, or train it again at a lower learning rate.")

@@ -34,7 +34,7 @@ def next_problems(session: LlmSession, count: int, rng: np.random.Generator) -> 
     weights = weights_of(session, rates).numpy()
     share = 0.0 if session.knobs["prompt_choice"] == UNIFORM else float(session.knobs["explore_share"])
     if count > len(pool):
-        return [pool[place] for place in rng.choice(len(pool), count)]
+        return [pool[place] for place in _repeated(weights, share, count, rng)]
     others = int(rng.binomial(count, share))
     chosen = _drawn(weights, count - others, rng)
     rest = np.setdiff1d(np.arange(len(pool)), chosen)
@@ -46,6 +46,13 @@ def _drawn(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndar
     able = int((weights > 0).sum())
     return rng.choice(len(weights), min(count, able), replace=False, p=weights / weights.sum()) if able else np.array(
         [], dtype=int)
+
+
+def _repeated(weights: np.ndarray, share: float, count: int, rng: np.random.Generator) -> np.ndarray:
+    """`count` places, more than there are, so that some repeat: each by its weight, for a `share` of them any place."""
+    if (weights == weights[0]).all():
+        return rng.choice(len(weights), count)
+    return rng.choice(len(weights), count, p=(1 - share) * weights / weights.sum() + share / len(weights))
 
 
 def weights_of(session: LlmSession, rates: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from labcore.errors import LabError, quoted
 from labcore.llm import checkpoint
 from labcore.llm.nets.scorer import SEPARATOR, check_tokenizer, load_scorer, scores_steps
 from labcore.llm.nets.text_scorer import load_text_scorer
+from labcore.llm.nets.text_step_scorer import load_step_scorer
 from labcore.runs.spec.model_names import is_published, members, reward_model_of
 from labcore.tasks import reward_call
 from labcore.tasks.judge import Judge
@@ -32,8 +33,7 @@ def reward_models(knobs: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, 
     for place, name in enumerate(members(str(knobs["reward_model"]))):
         kept = resume / checkpoint.scorer_folder(place) if resume else None
         if is_published(name):
-            found.append(load_text_scorer(name))
-            _check_steps(knobs, name, found[-1])
+            found.append(load_step_scorer(name, knobs) if choices.scores_steps(knobs) else load_text_scorer(name))
             continue
         folder = kept if kept and kept.is_dir() else reward_model_of(name)
         found.append(load_scorer(folder, name))
@@ -49,7 +49,7 @@ def _check_steps(knobs: Mapping[str, Any], name: str, scorer: nn.Module) -> None
     Raises:
         LabError: it does not.
     """
-    wanted = any(choices.REWARD[source].process for source in choices.sources_of(knobs))
+    wanted = choices.scores_steps(knobs)
     if wanted and not scores_steps(scorer):
         raise LabError(f"The reward model {name} scores whole answers, not steps: set `reward_source=reward_model`, or "
                        "set `reward_model` to a run of the algorithm prm.")

@@ -133,7 +133,7 @@ class LlmSession(State):
         self.spec, self.knobs, self.finished_because, self.watched = spec, dict(spec.knobs), "", None
         self.standing, self.said = [], []  # of its own
         check_rewards(self.knobs, self.task)
-        if before.get("reward_model") != self.knobs.get("reward_model"):
+        if _scored_by(before) != _scored_by(self.knobs):
             self.models.pop(SCORER, None)
             self.recent_gold, self.best_gold = [], 0.0
         if before.get("teacher") != self.knobs.get("teacher"):
@@ -271,3 +271,9 @@ def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
 def _as_sampled(knobs: Mapping[str, Any]) -> tuple[Any, ...]:
     """What completions in a queue were sampled and scored for; nothing in a loop that has none."""
     return _reward_of(knobs), knobs.get("advantage"), "staleness" in knobs
+
+
+def _scored_by(knobs: Mapping[str, Any]) -> list[Any]:
+    """What the reward models of a run are loaded by."""
+    steps = ("step_separator", "step_tag", "label_tokens") if choices.scores_steps(knobs) else ()
+    return [choices.scores_steps(knobs), *(knobs.get(key) for key in ("reward_model", *steps))]

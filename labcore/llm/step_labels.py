@@ -61,9 +61,12 @@ def step_verifier(session: LlmSession, prompts_per_step: int, group_size: int) -
 def monte_carlo(session: LlmSession, prompts_per_step: int, group_size: int, label_rollouts: int,
                 hard_labels: bool) -> Labelled:
     """y_k = mean_j r(y_1 … y_k, ỹ_j) over K completions ỹ_j that the policy samples from the end of step k; with hard
-    labels 1 where any of them is right. Of the last step of an answer that has ended, whether the answer is right.
+    labels 1 where any of them is right. Of the last step of an answer that has ended, whether the answer is right. One
+    that the length limit cuts off has no outcome and is not right: it counts among the K, with r = 0.
 
-    Source: Wang et al. 2023, arXiv:2312.08935, eqs. 3 and 4 (Math-Shepherd: soft and hard estimation).
+    Source: Wang et al. 2023, arXiv:2312.08935, eqs. 3 and 4 (Math-Shepherd: soft and hard estimation, where only a
+    decoded answer a_j can equal the right one); Luo et al. 2024, arXiv:2406.06592, section 3.1 (OmegaPRM: the share of
+    right rollouts among all).
     """
     problems, generated, answers = _sampled(session, prompts_per_step, group_size)
     shares = _continued(session, problems, generated, answers, int(label_rollouts))
@@ -124,8 +127,8 @@ def _right(session: LlmSession, problems: list[Problem], generated: Generated) -
 @part_of("rollouts from each step")
 def _continued(session: LlmSession, problems: Sequence[Problem], generated: Generated, answers: Sequence[Steps],
                count: int) -> list[list[float]]:
-    """The share of `count` completions from the end of each step that are right; of the last step of an ended answer
-    whether that is."""
+    """The share of `count` completions from the end of each step that end and are right; of the last step of an ended
+    answer whether that is."""
     size, ids = len(answers) // len(problems), generated.completions.ids.tolist()
     ended = (~generated.completions.truncated).tolist()
     found = [[0.0] * len(each.places) for each in answers]
@@ -139,10 +142,11 @@ def _continued(session: LlmSession, problems: Sequence[Problem], generated: Gene
                 open_steps.setdefault((row // size, tuple(ids[row][:place + 1])), []).append((row, step))
     if not open_steps:
         return found
-    texts = continued(session, session.policy, [problems[of] for of, _ in open_steps], [beginning for _, beginning in
+    drawn = continued(session, session.policy, [problems[of] for of, _ in open_steps], [beginning for _, beginning in
                       open_steps], count, Sampling.of(session.knobs))
     for place, ((of, _), steps) in enumerate(open_steps.items()):
-        right = [session.task.score(problems[of], text).exact for text in texts[place * count: (place + 1) * count]]
+        right = [over and session.task.score(problems[of], text).exact
+                 for text, over in drawn[place * count: (place + 1) * count]]
         for row, step in steps:
             found[row][step] = sum(right) / count
     return found

@@ -72,14 +72,17 @@ def each_step(scores: Tensor, steps: Tensor) -> Tensor:
 
 
 def min_form(scores: Tensor, steps: Tensor, min_temperature: float) -> Tensor:
-    """r_k = w_k s_k, with w = softmax(−s/T). (B, K), bool (B, K) -> (B, K)
+    """r_k = w_k u_k, with u = 2s − 1 and w = softmax(−u/T). (B, K), bool (B, K) -> (B, K)
 
-    In score. As T → 0 the lowest score alone is earned, where it stands; as T → ∞ the mean of the scores.
+    From −1 to 1, where u is P(right) − P(wrong): steps before an error share in its loss, later ones do not. As T → 0
+    the lowest u alone is earned, where it stands; as T → ∞ the mean.
 
-    Source: Cheng et al. 2025, arXiv:2504.15275, section 3.2 (PURE).
+    Source: Cheng et al. 2025, arXiv:2504.15275 (PURE), as their code has it: CJReinforce/PURE at 41f9363,
+    `turn_process_reward_logits_to_reward` (T = 0.1).
     """
-    weights = (-scores / min_temperature).masked_fill(~steps, -torch.inf).softmax(1)
-    return torch.where(steps, weights * scores, 0)
+    signed = 2 * scores - 1
+    weights = (-signed / min_temperature).masked_fill(~steps, -torch.inf).softmax(1)
+    return torch.where(steps, weights * signed, 0)
 
 
 def difference(scores: Tensor, steps: Tensor) -> Tensor:

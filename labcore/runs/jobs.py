@@ -33,6 +33,7 @@ JOBS = {
     "answer": "labcore.llm.probes.answer:answer",
     "quiz": "labcore.llm.probes.answer:quiz",
     "episode": "labcore.llm.probes.answer:episode",
+    "best_of_n": "labcore.llm.probes.best_of_n:best_of_n",
     "data_preview": "labcore.llm.probes.data_preview:data_preview",
     "dataset": "labcore.runs.files.datasets:job",
     "download": "labcore.llm.nets.folder:download",

@@ -1,7 +1,8 @@
-"""Makes the base models that come with the lab: `python -m labcore.workers.ship_bases` writes `labcore/bases` anew.
+"""Makes the models that come with the lab: `python -m labcore.workers.ship_bases` writes `labcore/bases` anew.
 
-To be run when the SFT spec of a default changes, or the code that trains it; a test compares what is there with what
-the code makes today. Each is the outcome of an ordinary SFT run, weights only, as every base.
+To be run when the spec of a default changes, or the code that trains it; a test compares what is there with what the
+code makes today. Each is the outcome of an ordinary run, weights only: a base of SFT, or a process reward model, whose
+folder has the tokenizer and configuration of its policy too.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from labcore.errors import LabError
 from labcore.runs.files import bases
 from labcore.runs.files.storage import in_home
 from labcore.runs.presets import spec_of
+from labcore.runs.spec.model_names import PROCESS_WEIGHTS
 from labcore.runs.spec.run_spec import RunSpec, base_spec, make, policy_of_run
 from labcore.runs.store.dialects import sqlite_url
 from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 
 TASKS = ("sort", "add")  # what a first visit trains on, beside the presets
-TEACHER = "sort"  # the task that a first visit has a teacher of
+TEACHER = "sort"  # the task that a first visit has a teacher of, and a process reward model
 
 
 def specs() -> dict[str, RunSpec]:
@@ -39,25 +41,42 @@ def teacher_spec() -> RunSpec:
     return make(algorithm_key="sft", task_key=TEACHER, knobs={"sft_target": 0.98, "learning_rate": 3e-3})
 
 
+def scorer_spec() -> RunSpec:
+    """The process reward model that comes with the lab: each letter of an answer is a step."""
+    return make(algorithm_key="prm", task_key=TEACHER, steps=60)
+
+
 def trained(store: Store, spec: RunSpec) -> Path:
-    """The policy that an SFT run of `spec`, made here and now, ends with.
+    """The model that a run of `spec`, made here and now, ends with: its policy, or what it scores steps with.
 
     Raises:
         LabError: it did not finish.
     """
     run_id = store.create(spec, mine=True)
     if (state := drive(store, run_id)) != "finished":
-        raise LabError(f"The SFT run {run_id} is {state}: {store.run(run_id).message}")
-    return policy_of_run(run_id)
+        raise LabError(f"The run {run_id} is {state}: {store.run(run_id).message}")
+    policy = policy_of_run(run_id)
+    return _scorer(policy.parent) if (policy.parent / PROCESS_WEIGHTS).is_file() else policy
+
+
+def _scorer(checkpoint: Path) -> Path:
+    """A folder with what of a checkpoint `load_scorer` reads, beside it."""
+    from labcore.llm.nets.scorer import CONFIG, load_scorer, save_scorer  # which imports torch
+
+    target = checkpoint.with_name("scorer")
+    shutil.copytree(checkpoint / CONFIG, target / CONFIG, ignore=shutil.ignore_patterns("*.safetensors"))
+    save_scorer(load_scorer(checkpoint, checkpoint.parent.parent.name), target)
+    return target
 
 
 def ship(target: Path) -> None:
     """Write all of them to `target`, in place of what is there. Trains in a lab of its own, which it deletes."""
     with tempfile.TemporaryDirectory(prefix="rl-lab-bases-") as lab, in_home(Path(lab)):
-        made = {name: trained(Store(sqlite_url(Path(lab) / "lab.db")), spec) for name, spec in specs().items()}
+        store, scorer = Store(sqlite_url(Path(lab) / "lab.db")), scorer_spec()
+        made = {name: trained(store, spec) for name, spec in {**specs(), scorer.hash(): scorer}.items()}
         shutil.rmtree(target, ignore_errors=True)
-        for name, policy in made.items():
-            bases.keep(target / name, policy, run=None)
+        for name, folder in made.items():
+            bases.keep(target / name, folder, run=None)
 
 
 if __name__ == "__main__":

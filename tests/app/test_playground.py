@@ -34,17 +34,20 @@ def by_key(elements, start: str):
 
 def test_a_link_and_back():
     query = {"runs": "a,b@40,base:c", "prompt": "x=", "answer": "y", "t": "0.5", "top_k": "3", "top_p": "0.9",
-             "seed": "7", "n": "2", "max": "9", "view": "vote", "own": "1"}
+             "seed": "7", "n": "2", "max": "9", "view": "vote", "own": "1",
+             "scorer": "judge@9", "by": "last", "ranked": "4"}
     place, faults = address.read(Place, query)
     assert not faults and address.written(place) == query
-    assert place == Place(("a", "b@40", "base:c"), "x=", "y", 0.5, 3, 0.9, 7, 2, 9, "vote", True)
+    assert place == Place(("a", "b@40", "base:c"), "x=", "y", 0.5, 3, 0.9, 7, 2, 9, "vote", True, scorer="judge@9",
+                          by="last", ranked=4)
     assert address.written(address.read(Place, {"runs": "a"})[0]) == {"runs": "a"}
 
 
 @pytest.mark.parametrize("query, words", [
     ({"t": "9"}, "t='9', which was ignored: Temperature τ is 9, outside its bounds"),
     ({"n": "99"}, "n='99', which was ignored: use a whole number from 1 to 8"),
-    ({"seed": "-1"}, "seed='-1'"), ({"view": "x"}, "choose one of answers, vote"), ({"runs": "../x"}, "names no model"),
+    ({"seed": "-1"}, "seed='-1'"), ({"view": "x"}, "choose one of answers, vote, best"),
+    ({"runs": "../x"}, "names no model"),
     ({"runs": "a,b,c,d,e"}, "3 models answer side by side, so d, e are left out")])
 def test_what_does_not_fit_in_a_link_is_said(query, words):
     place, faults = address.read(Place, {"runs": "a", **query})

@@ -46,6 +46,10 @@ def test_what_a_model_wrote_is_escaped_and_each_step_has_its_score():
     found = process_tab.answers_table([{"prompt": "a<b>", "steps": ["<i>", ""], "scores": [0.91, 0.2],
                                         "labels": [1.0, 0.0]}])
     assert "<b>" not in found and "<i>" not in found and "&lt;i&gt;" in found
+    judged = process_tab.step_card("b", 0.9, 0.0, "the verifier says")
+    assert "score 0.90, the verifier says wrong" in judged and "underline wavy" in judged
+    unjudged = process_tab.step_card("b", 0.9, None)
+    assert "title='score 0.90'" in unjudged and "underline wavy" not in unjudged
     assert "0.91" in found and "score 0.20, labelled wrong" in found and found.count("underline wavy") == 1
 
 

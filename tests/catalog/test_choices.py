@@ -29,7 +29,7 @@ OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prom
                "optimal_value": {"value_beta", "value_samples"}, "tracked_value": {"tracker_half_life"},
                **{key: {"reward_model"} for key in ("reward_model", "worst_case_ensemble",
                                                     "uncertainty_weighted_ensemble")},
-               "process_reward": {"reward_model", "step_reward", "step_separator"},
+               "process_reward": {"reward_model", "step_reward", "step_separator", "step_tag", "label_tokens"},
                "step_verifier": {"step_reward", "step_separator"}}
 
 

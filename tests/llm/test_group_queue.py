@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from labcore.llm.group_queue import collect
+from labcore.llm.loops import online
 from labcore.llm.session import LlmSession
 from tests.llm.tools import records, session, shake, spec
 from tests.words import says
@@ -64,6 +65,18 @@ def test_what_was_sampled_is_never_dropped_while_no_knob_changes(staleness):
     found = steps(started, 4)
     sampled = [sum(len(round.problems) for round in batch.sampled) for batch in found]
     assert sampled == [4 + 3 * staleness, 3, 3, 3] and not started.notes
+
+
+@pytest.mark.parametrize("algorithm", ["spo", "reinforce_average"])
+def test_a_group_that_is_learnt_from_again_is_counted_once(algorithm, monkeypatch):
+    """Half of 4 groups are replayed from the second step on: 4 + 2 + 2 + 2 new ones, for the mean of all rewards and
+    for what is tracked of each prompt."""
+    counted, real = [], online.learn_prompts
+    monkeypatch.setattr(online, "learn_prompts", lambda session, problems, totals: (
+        counted.append((len(problems), len(totals))), real(session, problems, totals)))
+    started = session(algorithm, steps=4, replay_share=0.5, replay_steps=2, **SIZE | {"group_size": 1})
+    records(started)
+    assert counted == [(4, 4), *[(2, 2)] * 3] and started.past_count == 4 + 3 * 2
 
 
 def test_a_share_of_the_batch_comes_from_groups_of_before():

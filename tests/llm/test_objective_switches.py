@@ -16,7 +16,7 @@ from labcore.llm.batch import Completions
 from labcore.llm.experience import collect
 from labcore.llm.loops import online
 from labcore.llm.rewards import correct_and_format
-from labcore.llm.rollout import credit
+from labcore.llm.rollout import credit, total_rewards
 from labcore.llm.session import LlmSession
 from labcore.maths.kl import k1, ratio_k3
 from labcore.tasks.task import Problem
@@ -215,14 +215,20 @@ def test_the_moving_average_is_the_mean_of_all_rewards_so_far():
     started, totals, real = session("reinforce_average", steps=3, beta=0.0, group_size=1, prompts_per_step=8), [], None
     real = online.learn_numbers
 
-    def seen(session, rollout, kl):
-        assert rollout.past_rewards.tolist() == pytest.approx([sum(totals) / len(totals) if totals else 0.0] * 8)
-        expected = (rollout.shaped - rollout.past_rewards)[:, None] * rollout.completion_mask
-        assert torch.equal(rollout.advantages, expected)
-        totals.extend(rollout.shaped.tolist())
-        return real(session, rollout, kl)
+    def seen(session, earned, kl, completions):
+        assert session.past_rewards == pytest.approx(sum(totals) / len(totals) if totals else 0.0)
+        totals.extend(earned.tolist())
+        return real(session, earned, kl, completions)
+
+    def credited(knobs, rollout):
+        found = credit(knobs, rollout)
+        assert found.past_rewards.tolist() == pytest.approx([started.past_rewards] * 8)
+        expected = (found.shaped - found.past_rewards)[:, None] * found.completion_mask
+        assert torch.equal(found.advantages, expected)
+        return found
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(online, "learn_numbers", seen)
+        patched.setattr(online, "credit", credited)
         records(started)
     assert started.past_count == len(totals) == 24
     assert started.past_rewards == pytest.approx(sum(totals) / 24)
@@ -238,7 +244,8 @@ def test_the_mean_of_all_rewards_is_less_the_kl_at_the_beta_in_force():
     earned = (rollout.shaped - 1.5 * (rollout.old_logprobs - rollout.ref_logprobs).sum(1)).tolist()
     kl, batches = 0.1, ([0, 1, 2, 3, 4], [5, 6, 7])  # at its target β stays as it is
     for rows in batches:
-        online.learn_numbers(started, rollout.select(torch.tensor(rows)), kl)
+        part = rollout.select(torch.tensor(rows))
+        online.learn_numbers(started, total_rewards(started.in_force, part), kl, len(rows))
     scored = [value for row, value in enumerate(earned) if row != 2]
     assert started.past_count == 7 and started.past_rewards == pytest.approx(sum(scored) / 7, rel=1e-5)
     assert started.past_rewards != pytest.approx(float(rollout.shaped.nanmean()), abs=1e-3)

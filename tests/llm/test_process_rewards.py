@@ -54,7 +54,7 @@ def test_rewards_stand_at_the_ends_of_steps_and_sum_to_the_total(judge, form, we
     for row, length in enumerate(lengths.tolist()):
         own = scores[row, :length]  # every token is a step
         assert own.isfinite().all() and scores[row, length:].isnan().all()
-        expected = {"each_step": own, "min_form": (-own / 0.1).softmax(0) * own,
+        expected = {"each_step": own, "min_form": ((1 - 2 * own) / 0.1).softmax(0) * (2 * own - 1),
                     "difference": own - torch.cat([own.new_zeros(1), own[:-1]]),
                     "lowest": torch.where(torch.arange(length) == length - 1, own.min(), 0.0)}[form].clone()
         expected[-1] += weight * gold[row]

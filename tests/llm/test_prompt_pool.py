@@ -57,6 +57,19 @@ def test_prompts_outside_the_band_are_drawn_to_be_measured_again_alone():
     assert prompt_pool.metrics(started)["pool/drawn_frac"] == 0.1
 
 
+def test_a_pool_below_the_batch_is_drawn_by_the_choice_of_prompts_too():
+    started = session("grpo", letters=False, prompt_pool=4, prompt_choice="band", explore_share=0.25, **SIZE)
+    prompts = [problem.prompt for problem in prompt_pool._pool(started)]
+    started.pass_rates = [0.5, 0.5, 1.0, 0.0]
+    found = drawn(started, 400, 4)
+    inside = sum(prompts.index(prompt) < 2 for prompt in found) / len(found)
+    assert inside == pytest.approx(0.75 + 0.25 / 2, abs=0.04)
+    started.knobs["explore_share"] = 0.0
+    assert set(drawn(started, 8, 4)) == set(prompts[:2])
+    started.pass_rates = [1.0] * 4  # none is inside: all alike
+    assert set(drawn(started, 40, 4)) == set(prompts)
+
+
 def test_a_curriculum_by_level_goes_up_with_the_steps():
     given = {"prompt_pool": 150, "prompt_choice": "by_level", "curriculum_steps": 4, "explore_share": 0.0, "easiest": 2}
     started = session("grpo", letters=False, **given, **SIZE | {"prompts_per_step": 16})

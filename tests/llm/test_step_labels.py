@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from labcore.llm import step_labels
 from labcore.llm.generation import Sampling, continued
 from labcore.llm.step_labels import next_answers
 from labcore.tasks.task import Problem
@@ -54,5 +55,26 @@ def test_a_rollout_goes_on_from_the_beginning():
     begun = made.tokenizer("xy")["input_ids"]
     texts = continued(made, made.policy, [Problem("ab=", ""), Problem("c", "")], [begun, begun[:1]], 3,
                       Sampling(max_new_tokens=4))
-    assert len(texts) == 6 and all(text.startswith("xy") for text in texts[:3])
-    assert all(text.startswith("x") for text in texts[3:]) and len(set(texts)) > 2
+    assert len(texts) == 6 and all(text.startswith("xy") for text, _ in texts[:3])
+    assert all(text.startswith("x") for text, _ in texts[3:]) and len(set(texts)) > 2
+
+
+def test_a_rollout_says_whether_it_has_ended():
+    made = session("prm")
+    drawn = continued(made, made.policy, [Problem("ab=", "")] * 16, [made.tokenizer("xy")["input_ids"]] * 16, 4,
+                      Sampling(max_new_tokens=8))
+    lengths = {over: {len(text) for text, each in drawn if each is over} for over in (True, False)}
+    assert min(lengths[False]) == 2 + 8 and min(lengths[True]) < 2 + 8
+
+
+@pytest.mark.parametrize("hard, label", [(True, 1.0), (False, 0.25)])
+def test_a_rollout_that_the_limit_cuts_off_is_not_right(hard, label, monkeypatch):
+    """Of 4 with a right text one has ended, or none."""
+    made = session("prm", step_labels="monte_carlo", hard_labels=hard, max_new_tokens=3, label_rollouts=4)
+    made.task = Any()
+    for ended, expected in ((0, label), (None, 0.0)):
+        monkeypatch.setattr(step_labels, "continued", lambda session, model, problems, begun, count, how, ended=ended: [
+            ("a", place == ended) for _ in begun for place in range(count)])
+        found = next_answers(made)
+        assert {row[step] for answer, row in zip(found.answers, found.labels, strict=True)
+                for step in range(len(row) - 1)} == {expected}

@@ -13,7 +13,8 @@ from torch import tensor
 
 from labcore.maths import process
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_prm.json").read_text())
+GOLDEN, PURE = (json.loads((Path(__file__).parents[1] / "golden" / f"{name}.json").read_text())
+                for name in ("trl_prm", "pure"))
 SCORES = tensor([[0.9, 0.2, 0.5], [0.4, 0.8, 7.0]], dtype=torch.float64)
 STEPS = tensor([[True, True, True], [True, True, False]])
 
@@ -69,16 +70,33 @@ def test_rewards_of_steps_by_hand(name):
     torch.testing.assert_close(getattr(process, name)(SCORES, STEPS), tensor(EXPECTED[name], dtype=torch.float64))
 
 
-def test_the_minimum_is_a_softmax_of_the_negative_scores():
+def test_the_minimum_is_pure_s():
+    """Recorded from their code, which takes logits: of steps in the middle, of one step, and at other temperatures."""
+    for case in PURE["cases"]:
+        logits, steps = tensor(case["logits"], dtype=torch.float64), tensor(case["steps"])
+        found = process.min_form(logits.softmax(-1)[..., 1], steps, case["temperature"])
+        torch.testing.assert_close(found, tensor(case["rewards"], dtype=torch.float64), rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(found.sum(1), tensor(case["outcome"], dtype=torch.float64), rtol=1e-6, atol=1e-9)
+
+
+def test_the_minimum_is_a_softmax_of_the_negative_signed_scores():
     found = process.min_form(SCORES, STEPS, 0.5)
-    for row, scores in enumerate(([0.9, 0.2, 0.5], [0.4, 0.8])):
+    for row, scores in enumerate(([0.8, -0.6, 0.0], [-0.2, 0.6])):
         total = sum(math.exp(-score / 0.5) for score in scores)
         assert found[row, :len(scores)].tolist() == pytest.approx(
             [math.exp(-score / 0.5) / total * score for score in scores])
     assert found[1, 2] == 0
-    assert process.min_form(SCORES, STEPS, 1e-3).sum(1).tolist() == pytest.approx([0.2, 0.4])  # the lowest, where it is
-    assert process.min_form(SCORES, STEPS, 1e-3)[0].argmax() == 1
-    assert process.min_form(SCORES, STEPS, 1e6).sum(1).tolist() == pytest.approx([1.6 / 3, 0.6], rel=1e-5)
+    lowest = process.min_form(SCORES, STEPS, 1e-3)
+    assert lowest.sum(1).tolist() == pytest.approx([-0.6, -0.2]) and lowest[0].argmin() == 1  # where it is
+    assert process.min_form(SCORES, STEPS, 1e6).sum(1).tolist() == pytest.approx([0.2 / 3, 0.2], rel=1e-5)
+
+
+def test_a_wrong_step_costs_the_steps_up_to_it_and_none_after_it():
+    """The return of a token is the sum of the rewards from its step on."""
+    rewards = process.min_form(tensor([[0.95, 0.02, 0.9]], dtype=torch.float64), torch.ones(1, 3, dtype=torch.bool),
+                               0.1)[0]
+    returns = rewards.flip(0).cumsum(0).flip(0)
+    assert returns[0] < -0.9 and returns[1] < -0.9 and abs(returns[2]) < 1e-6
 
 
 def test_a_difference_cannot_be_raised_by_more_steps():

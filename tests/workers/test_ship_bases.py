@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from labcore.catalog import kinds
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.errors import LabError
 from labcore.llm.evaluation import evaluate
@@ -60,7 +61,9 @@ def no_training(_run_id):
 
 
 def test_they_are_named_by_the_specs_of_today_and_serve_every_algorithm():
-    assert {path.name for path in bases.SHIPPED.iterdir()} == set(ship_bases.specs())
+    names = {*ship_bases.specs(), ship_bases.scorer_spec().hash()}
+    assert {path.name for path in bases.SHIPPED.iterdir()} == names
+    assert f"PRM {ship_bases.scorer_spec().hash()}" == kinds.task(ship_bases.TEACHER, "llm").scorer
     for row in ALGORITHMS.values():
         for task in ship_bases.TASKS if row.loop != "sft" else ():
             assert bases.shipped(base_spec(make(algorithm_key=row.key, task_key=task)).hash()), (row.key, task)
@@ -76,6 +79,15 @@ def test_they_answer_as_well_as_sft_was_to_teach_them():
     for name, spec in ship_bases.specs().items():
         got = exact_match(spec, bases.SHIPPED / name / "model")
         assert got > spec.knobs["sft_target"] - ADD_CLOSE, (spec.task, got)
+
+
+@pytest.mark.long
+def test_training_makes_the_process_reward_model_again(store):
+    spec = ship_bases.scorer_spec()
+    made, shipped = ship_bases.trained(store, spec), bases.SHIPPED / spec.hash() / "model"
+    assert contents(made).keys() == contents(shipped).keys()
+    apart = distance(*(load_file(folder / "process_reward_model.safetensors") for folder in (made, shipped)))
+    assert apart < SORT_CLOSE
 
 
 @pytest.mark.long

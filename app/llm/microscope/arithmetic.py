@@ -221,7 +221,7 @@ def _of_steps(scores: list[float | None], place: int, knobs: Knobs) -> Numbers:
     before = [score for score in scores[:place] if score is not None]
     temperature = float(knobs.get("min_temperature", 1.0))
     return words.numbers(knobs, score=scores[place], previous=before[-1] if before else 0.0,
-                         weights=sum(exp(-score / temperature) for score in known), lowest=min(known),
+                         weights=sum(exp((1 - 2 * score) / temperature) for score in known), lowest=min(known),
                          product=prod(known), at_end=float(len(before) + 1 == len(known)))
 
 

@@ -34,10 +34,11 @@ _S = Letter("s_k", label="score of step k")
 STEP_REWARD = Family("step_reward", "reward of a step", "labcore.maths.process", ("scores", "steps"), (
     Choice("each_step", "its score: an answer earns the sum of its scores", r"s_k", letters=(_S,),
            worked=lambda of: Worked("s_k", "{score}")),
-    Choice("min_form", "its score, weighted towards the lowest of the answer (PURE)",
-           r"\frac{e^{-s_k/T_{min}}}{\sum_j e^{-s_j/T_{min}}}\,s_k", knobs=(MIN_TEMPERATURE,), letters=(_S,),
-           worked=lambda of: Worked("exp(−s_k/T) / Σ exp(−s_j/T) × s_k",
-                                    "exp(−{score} / {min_temperature:g}) / {weights} × {score}")),
+    Choice("min_form", "P(right) − P(wrong), weighted towards the lowest of the answer (PURE)",
+           r"\frac{e^{-u_k/T_{min}}}{\sum_j e^{-u_j/T_{min}}}\,u_k,\quad u_k = 2s_k-1", knobs=(MIN_TEMPERATURE,),
+           letters=(_S,), worked=lambda of: Worked(
+               "exp(−(2s_k − 1)/T) / Σ exp(−(2s_j − 1)/T) × (2s_k − 1)",
+               "exp(−(2 × {score} − 1) / {min_temperature:g}) / {weights} × (2 × {score} − 1)")),
     Choice("difference", "the change of the score from the previous step: an answer earns the last score in total",
            r"s_k - s_{k-1},\quad s_0 = 0", letters=(_S,),
            worked=lambda of: Worked("s_k − score of the step before", "{score} − {previous}")),
@@ -48,6 +49,7 @@ STEP_REWARD = Family("step_reward", "reward of a step", "labcore.maths.process",
     Choice("last", "0, and at the last step its score", r"1[k = n]\,s_n", letters=(_S,),
            worked=lambda of: Worked("1[k = n] s_n", "{at_end:g} × {score}")),
 ))
+RANKINGS = ("lowest", "product", "last")  # rewards of steps whose sum ranks answers
 OUTCOME_WEIGHT = Knob(
     "outcome_weight", "Weight of the outcome", 0.0, "Weight of the verifier's reward, which is added at the last token "
     "to the rewards of the steps. Higher: the outcome counts more. 0: only the steps count.", "next batch", 0.0, 100.0,
@@ -57,4 +59,12 @@ STEP_REWARD_KNOB = Knob(
     "every step pays more for answers with more steps; the other choices do not.", choices=STEP_REWARD.names,
     advanced=True,
     group="reward", before="each_step")
+PUBLISHED = (
+    Knob("step_tag", "Step tag", "", "Text that a published language model reads behind each step, where it scores the "
+         "step, such as ки of math-shepherd. Empty: the process reward model is a run's or a token classifier.",
+         advanced=True, forkable=True, group="reward", before="", aliases="math-shepherd"),
+    Knob("label_tokens", "Label tokens", "+ -", "The tokens of such a model for a right and for a wrong step, as two "
+         "texts or two token ids. The score is the probability of the first among the two.", advanced=True,
+         forkable=True, group="reward", before="+ -"),
+)
 OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps

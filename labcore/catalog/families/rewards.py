@@ -8,8 +8,9 @@ from labcore.catalog.knob import Knob
 
 SCORER = Knob(
     "reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
-    "checkpoints; or the folder or hub id of a Hugging Face model with one score. For an ensemble several of them, "
-    "with commas between.", advanced=True, forkable=True, group="reward")
+    "checkpoints; or the folder or hub id of a Hugging Face model with one score, or for steps of a token classifier "
+    "with two labels. For an ensemble several of them, with commas between.", advanced=True, forkable=True,
+    group="reward")
 UNCERTAINTY_WEIGHT = Knob(
     "uncertainty_weight", "Weight of the uncertainty", 2.0, "Weight of the variance among the reward models in "
     "uncertainty_weighted_ensemble. Higher: prefers "
@@ -121,8 +122,8 @@ REWARD = Family("reward_source", "reward source", "labcore.llm.rewards",
            elsewhere=_in_code("the script does not bring the reward models: let score() below give the mean of their "
                               "scores less their variance")),
     Reward("process_reward", "a trained process reward model, which scores each step",
-           r"\textstyle\sum_k r_k + w_o r", knobs=(SCORER, *process.OF_SOURCE), scorer=True, proxy=True, process=True,
-           one_turn=True,
+           r"\textstyle\sum_k r_k + w_o r", knobs=(SCORER, *process.OF_SOURCE, *process.PUBLISHED), scorer=True,
+           proxy=True, process=True, one_turn=True,
            words="the scores that a process reward model gives the steps of an answer ({step_reward}), and "
                  "{outcome_weight} × the verifier's reward at its end. The gold reward (the task's own score) is only "
                  "logged",

@@ -157,7 +157,7 @@ ONLINE = (
          "flawed one, trained reward models, functions of your own, or a language model that judges.",
          choices=choices.REWARD.names, advanced=True, group="reward"),
     rewards.SCORER, rewards.UNCERTAINTY_WEIGHT, *rewards.OWN_FUNCTION, *rewards.JUDGE, *rewards.NAMED_WEIGHTS,
-    rewards.REWARD_NOISE, *process.OF_SOURCE, process.MIN_TEMPERATURE,
+    rewards.REWARD_NOISE, *process.OF_SOURCE, *process.PUBLISHED, process.MIN_TEMPERATURE,
     Knob("shaping", "Reward shaping", "none", "Change of the reward before completions are compared: a penalty or a "
          "cost of length, or a clip of very high and very low rewards.",
          choices=choices.SHAPING.names, advanced=True, group="reward"),

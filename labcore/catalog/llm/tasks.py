@@ -89,7 +89,9 @@ _STEP_LABELS = {"step_labels": "dataset", "step_separator": "\\n"}
 _LINES_SFT = {"sequences_per_step": 8, "eval_every": 25, "held_out_every": 50, "held_out_samples": 1}
 
 
-SORT_TEACHER = "SFT base b1482f67ad01"  # comes with the lab: 98 % of its answers are right
+# Two models that come with the lab.
+SORT_TEACHER = "SFT base b1482f67ad01"  # 98 % of its answers are right
+SORT_SCORER = "PRM 4d9dca14dc60"  # it scores each letter, with an AUC of 0.91
 
 
 TASKS: dict[str, Task] = {
@@ -99,7 +101,8 @@ TASKS: dict[str, Task] = {
              _STEPS, (
                  Knob("letters", "Letters", 6, "Letters in a prompt. More: a harder task, longer completions.",
                       low=2, high=20, safe=(4, 8), group="task"), EASIEST,
-             ), defaults={"max_new_tokens": 8, "teacher": SORT_TEACHER}, example="dbcaef= → abcdef"),
+             ), defaults={"max_new_tokens": 8, "teacher": SORT_TEACHER}, scorer=SORT_SCORER,
+             example="dbcaef= → abcdef"),
         Task("add", "Add two numbers", "Two-digit sums.", "labcore.tasks.add:Add", _STEPS, (
             Knob("reward_shape", "Reward", "exact", "exact: 1 for the right sum, else 0. shaped: the share of digits "
                  "that are right, so that a near miss gets some reward.", choices=("exact", "shaped"), group="task"),

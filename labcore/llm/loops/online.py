@@ -73,24 +73,24 @@ def run(session: LlmSession) -> Iterator[Stage]:
             metrics = batch.metrics | _means(updates) | {"updates": session.updates, "num_tokens": session.tokens}
             session.finished_because = early_stopping.reason(session, metrics)
             yield Learnt(rollout)
-            learn_prompts(session, batch.batch.problems, total_rewards(session.in_force, rollout))
-            metrics |= (learn_numbers(session, rollout, metrics["kl"]) | follow_entropy(session, metrics)
-                        | prompt_pool.metrics(session))
+            earned = batch.of_new(total_rewards(session.in_force, rollout))
+            learn_prompts(session, batch.new_problems, earned)
+            metrics |= (learn_numbers(session, earned, metrics["kl"], len(rollout.ids))
+                        | follow_entropy(session, metrics) | prompt_pool.metrics(session))
             yield Record(session.step, session.tokens, metrics)
 
 
-def learn_numbers(session: LlmSession, rollout: Rollout, kl: float) -> dict[str, float]:
-    """Move what a run learns beside its networks: the mean of all rewards, and β's factor. What is logged of it."""
-    totals, knobs = total_rewards(session.in_force, rollout), session.knobs
-    earned = totals[~totals.isnan()].double()
+def learn_numbers(session: LlmSession, totals: Tensor, kl: float, completions: int) -> dict[str, float]:
+    """Move what a run learns beside its networks: the mean of all rewards by those that are new, `totals` (N,), and β's
+    factor by the KL of the step's completions. What is logged of it."""
+    knobs, earned = session.knobs, totals[~totals.isnan()].double()
     if len(earned):
         session.past_count += len(earned)
         session.past_rewards += float((earned - session.past_rewards).sum()) / session.past_count
     if not knobs["adaptive_kl_target"]:
         return {}
     factor, session.kl_beta = session.beta_factor, knobs["beta"]
-    session.kl_factor = adaptive_kl(factor, kl, knobs["adaptive_kl_target"], knobs["adaptive_kl_horizon"],
-                                    len(rollout.ids))
+    session.kl_factor = adaptive_kl(factor, kl, knobs["adaptive_kl_target"], knobs["adaptive_kl_horizon"], completions)
     return {"beta": knobs["beta"] * factor}
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from labcore.catalog.choices import STEP_LABELS
+from labcore.catalog.families.process import RANKINGS
 from labcore.errors import LabError
 from labcore.llm.loops.scoring import record
 from labcore.llm.nets.critic import Critic
@@ -30,7 +31,6 @@ from labcore.tasks.steps import separator_of
 from labcore.tasks.task import AT_RANDOM, Problem, held_of
 from labcore.tasks.usable import OfFile
 
-RANKINGS = ("lowest", "product", "last")  # rewards of steps whose sum ranks answers
 SHOWN = 16  # answers in the sample view
 HELD_OUT_SHARE = 5  # one row of so many is held out of a file that brings no others
 

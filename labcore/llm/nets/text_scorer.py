@@ -55,7 +55,7 @@ class TextScorer(nn.Module):
         found = torch.empty(len(rows), dtype=torch.float64)
         padding = self.model.config.pad_token_id
         with precision(self.model, dtype):
-            for places in _parts([len(row) for row in rows], alone=padding is None):
+            for places in parts([len(row) for row in rows], alone=padding is None):
                 width = max(len(rows[place]) for place in places)
                 ids = torch.tensor([[*rows[place], *[padding or 0] * (width - len(rows[place]))] for place in places])
                 mask = torch.tensor([[1] * len(rows[place]) + [0] * (width - len(rows[place])) for place in places])
@@ -93,7 +93,7 @@ class TextScorer(nn.Module):
                            f"which reads {room:,}: lower `max_new_tokens`, or choose another reward model.")
 
 
-def _parts(lengths: list[int], alone: bool) -> list[list[int]]:
+def parts(lengths: list[int], alone: bool) -> list[list[int]]:
     """The places of rows in micro-batches, those of a similar length together; `alone`: without any padding."""
     found: list[list[int]] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):  # each longer than those before
@@ -116,11 +116,20 @@ def load_text_scorer(name: str) -> TextScorer:
     if config.num_labels != 1:
         raise LabError(f"The model in {folder} gives {config.num_labels} scores, but a reward model gives one: choose "
                        "a model with num_labels 1.")
-    tokenizer = load_tokenizer(folder)
+    tokenizer, model = load_tokenizer(folder), loaded(folder, AutoModelForSequenceClassification)
+    _padded(model, tokenizer)
+    return TextScorer(model, tokenizer, name)
+
+
+def loaded(folder: Path, head: Any) -> PreTrainedModel:
+    """The model in a folder by one of transformers' classes, frozen, on the cpu.
+
+    Raises:
+        LabError: its files cannot be loaded, or lack some of its tensors.
+    """
     try:
-        model, info = AutoModelForSequenceClassification.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, trust_remote_code=False, local_files_only=True,
-            output_loading_info=True)
+        model, info = head.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, trust_remote_code=False,
+                                           local_files_only=True, output_loading_info=True)
     except Exception as error:  # a configuration can break a model's own code in any way
         if isinstance(error, MemoryError) or "allocate" in str(error):
             raise
@@ -129,8 +138,8 @@ def load_text_scorer(name: str) -> TextScorer:
     if info["missing_keys"]:
         raise LabError(f"The weights in {folder} lack {len(info['missing_keys'])} of the reward model's tensors, such "
                        f"as {min(info['missing_keys'])}: use a folder saved by a trained reward model.")
-    _padded(model, tokenizer)
-    return TextScorer(model.eval().requires_grad_(False), tokenizer, name)
+    found: PreTrainedModel = model.eval().requires_grad_(False)
+    return found
 
 
 def _padded(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -162,10 +171,15 @@ def check_kind(folder: Path | str, config: Mapping[str, Any]) -> None:
     named, kind = config.get("architectures"), str(config.get("model_type"))[:80]
     own = [str(name)[:80] for name in named] if isinstance(named, list) else []
     known = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
-    heads = {head for names in known.values() for head in ([names] if isinstance(names, str) else names)}
+    heads = heads_of(known)
     if kind not in known and config.get("auto_map"):
         raise LabError(f"The reward model in {folder} ({kind}) needs code of its own, which the lab does not run: "
                        "choose a model that transformers knows.")
     if kind not in known or not heads & set(own):
         raise LabError(f"The model in {folder} ({', '.join(own) or kind}) is no reward model: choose a folder of "
                        "AutoModelForSequenceClassification with one score, or a run of the algorithm reward_model.")
+
+
+def heads_of(known: Mapping[str, Any]) -> set[str]:
+    """The names of the classes in one of transformers' tables."""
+    return {head for names in known.values() for head in ([names] if isinstance(names, str) else names)}

@@ -112,11 +112,11 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
     models, knobs, seed = _models(spec, MOST_MODELS), settings(spec), whole(spec, "seed", 0, 2**31 - 1)
     count = whole(spec, "count", 1, MOST_ANSWERS) if spec["temperature"] else 1
     knobs |= {} if spec.get("system") is None else {"system_prompt": str(spec["system"])}
-    problem = _problem(spec)
+    problem = problem_of(spec)
     columns, vocabularies = [], set()
     for name in models:
         session = reader(name, knobs, seed)
-        problem = _begun(session, problem)
+        problem = begun(session, problem)
         check_known(session, "".join([problem.prompt, *(turn.content for turn in problem.turns)]))
         base = reader(Model(parse(name).run, BASE).name, knobs, seed)
         generated = generate(session, session.policy, [problem], count, Sampling.of(session.knobs))
@@ -151,7 +151,7 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
         check_known(session, "".join(problem.prompt for problem in problems))
         generated = generate(session, session.policy, problems, 1, Sampling.of(session.knobs))
         verified = session.spec.task_row.verifiable and (spec.get("prompt") is None or spec.get("answer") is not None)
-        answers = [_scored(text, session.task.score(problem, text) if verified else None, cut)
+        answers = [scored(text, session.task.score(problem, text) if verified else None, cut)
                    for problem, text, cut in zip(problems, generated.texts, generated.completions.truncated.tolist(),
                                                  strict=True)]
         columns.append({"model": name, "answers": answers})
@@ -211,14 +211,14 @@ def check_known(session: LlmSession, text: str) -> None:
         raise LabError(f"The model's tokenizer does not know {listed([*map(repr, lacks)])}: write the prompt without.")
 
 
-def _problem(spec: Mapping[str, Any]) -> Problem:
+def problem_of(spec: Mapping[str, Any]) -> Problem:
     """The prompt with the conversation before it."""
     before = [Turn(str(turn["role"]), str(turn["content"])) for turn in spec.get("turns", ())]
     prompt = str(spec["prompt"])
     return Problem(prompt, spec.get("answer") or "", turns=(*before, Turn(USER, prompt)) if before else ())
 
 
-def _begun(session: LlmSession, problem: Problem) -> Problem:
+def begun(session: LlmSession, problem: Problem) -> Problem:
     """The problem; of a task with several turns the episode of the task's own that begins so: its row is hidden.
 
     Raises:
@@ -264,7 +264,7 @@ def _problems(spec: Mapping[str, Any], session: LlmSession, count: int) -> list[
     return session.task.problems(min(count, session.task.size or count), stream)
 
 
-def _scored(text: str, score: Score | None, truncated: bool) -> dict[str, Any]:
+def scored(text: str, score: Score | None, truncated: bool) -> dict[str, Any]:
     turns = {"turns": [move._asdict() for move in text.moves], "ended": text.done} if isinstance(text, Episode) else {}
     return {"text": text, "truncated": truncated, "reward": score and score.reward, "exact": score and score.exact,
             **turns}
@@ -282,7 +282,7 @@ def _answer(session: LlmSession, base: LlmSession, generated: Generated, row: in
     written = ids[0].tolist()
     top, chosen = zip(*(_likeliest(session, own[at], other[at], written[:at], token)
                         for at, token in enumerate(written)), strict=True)
-    return {**_scored(generated.texts[row], score, bool(completions.truncated[row])),
+    return {**scored(generated.texts[row], score, bool(completions.truncated[row])),
             "tokens": token_texts(session.tokenizer, written),
             **({} if bool(mask.all()) else {"observed": (~mask).tolist()}),
             "logprob": round(sum(logprobs), 4), "base_logprob": round(sum(base_logprobs), 4),

@@ -8,6 +8,7 @@
 | `base:RUN`      | what the run started from: what SFT made, or the weights it was given |
 | `start:RUN`     | what that SFT started from: random weights |
 | `SFT base HASH` | what SFT made, by the hash of its spec: it outlives the runs that started from it |
+| `PRM HASH`      | a process reward model that comes with the lab, where a reward model is named |
 
 A run starts from a folder, so `model_of_name` gives the folder of those that have one; `labcore.runs.models` says
 where the models of a run come from. Any other text is a model that comes with the lab, a Hugging Face folder or a hub
@@ -38,6 +39,7 @@ REWARD_WEIGHTS = "reward_model.safetensors"  # in the checkpoints of a run that 
 PROCESS_WEIGHTS = "process_reward_model.safetensors"  # of a run that trains one for steps
 _NAME = re.compile(rf"(?:(?P<stage>{BASE}|{START}):)?(?P<run>\w[\w.-]*?)(?:@(?P<step>\d{{1,9}}|{BEST}))?|"
                    r"SFT base (?P<sft>\w+)")
+_WITH_LAB = re.compile(r"PRM (?P<base>\w+)")
 _FOLDER = re.compile(r"(?P<run>[\w.-]+)/checkpoints/step-(?P<step>\d+)/policy|base/(?P<sft>\w+)/model")
 
 
@@ -172,6 +174,8 @@ def reward_model_of(name: str) -> Path:
 
 def _reward_model(name: str) -> Path:
     """The same; nothing is fetched."""
+    if (kept := _WITH_LAB.fullmatch(name.strip())) and (folder := _base(kept["base"])):
+        return folder
     found = read(name)
     if found is None or found.stage or found.sft or not _left_anything(found.run):
         raise LabError(f"There is no reward model {quoted(name)} here: set `reward_model` to the id of a run of the "
@@ -213,7 +217,7 @@ def _pinned_reward_model(name: str) -> str:
     if found and found.step is not None and not _left_anything(found.run):
         return name
     _reward_model(name)
-    return parse(name).pinned.name
+    return name.strip() if _WITH_LAB.fullmatch(name.strip()) else parse(name).pinned.name
 
 
 def pinned_teacher(name: str) -> str:

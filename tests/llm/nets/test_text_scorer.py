@@ -77,7 +77,7 @@ def test_how_rows_are_cut_into_micro_batches_changes_nothing(kept, monkeypatch):
     whole = scorer.scores(PROBLEMS, TEXTS, False, "fp32")
     monkeypatch.setattr(text_scorer, "TOKENS", 9)
     assert torch.allclose(scorer.scores(PROBLEMS, TEXTS, False, "fp32"), whole, atol=1e-6)
-    assert text_scorer._parts([4, 8, 5, 3], alone=False) == [[3, 0], [2], [1]]
+    assert text_scorer.parts([4, 8, 5, 3], alone=False) == [[3, 0], [2], [1]]
 
 
 def test_a_tokenizer_without_padding_is_read_row_by_row(kept):
