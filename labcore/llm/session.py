@@ -35,7 +35,7 @@ from labcore.llm.nets.micro_batches import Room
 from labcore.llm.nets.model import build, load
 from labcore.llm.nets.teacher import load_teacher
 from labcore.llm.nets.tokenizer import character_tokenizer
-from labcore.llm.networks import NETWORKS, POLICY, SCORER, TEACHER, needs_scorer
+from labcore.llm.networks import NETWORKS, POLICY, REFERENCE, SCORER, TEACHER, needs_scorer
 from labcore.llm.reward_models import check_rewards, reward_models
 from labcore.llm.state import SmallState, State
 from labcore.maths.schedules import SCHEDULES

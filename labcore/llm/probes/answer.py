@@ -181,7 +181,7 @@ def episode(spec: Mapping[str, Any]) -> dict[str, Any]:
     found = generate(session, session.policy, [problem], 1, Sampling.of(session.knobs), begun=begun,
                      turns=spec.get("turns"))
     [text] = found.texts
-    return {"first": problem.prompt, **_scored(text, task.score(problem, text), bool(found.completions.truncated[0]))}
+    return {"first": problem.prompt, **scored(text, task.score(problem, text), bool(found.completions.truncated[0]))}
 
 
 def settings(spec: Mapping[str, Any]) -> dict[str, Any]:
