@@ -105,7 +105,7 @@ def groups_at_first(session: LlmSession, prompts: int) -> int:
 
 def parameters(model: nn.Module) -> Tensor:
     """A copy of the parameters that updates change as one vector."""
-    return parameters_to_vector(learnt(model)).detach().clone()
+    return parameters_to_vector(learnt(model)).detach()  # which has copied them
 
 
 def kept(session: LlmSession, due: bool = False) -> dict[str, Tensor] | None:
