@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from labcore.catalog.amounts import left
 from labcore.errors import LabError, NotOwner
 from labcore.runs.spec import activity
 from labcore.runs.spec.activity import Activity
-from labcore.runs.spec.durations import left
 from labcore.runs.store.store import Store
 from labcore.workers.lifeline import Lifeline
 
