@@ -127,7 +127,7 @@ def memory_table(needs: Sequence[Estimate]) -> str:
 
 
 def times(specs: Sequence[RunSpec]) -> str:
-    """How long a step takes, estimated, and with which settings less; empty for the models that come with the lab."""
+    """The estimated time of a step, and with which settings less; empty for the models that come with the lab."""
     told = [_time(spec) for spec in specs if step_time.asks(spec)]
     return "\n".join(["Estimated time of a step with completions of full length:", *told]) if told else ""
 

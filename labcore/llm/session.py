@@ -268,7 +268,7 @@ def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_sampled(knobs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What completions in a queue were sampled and scored for; nothing in a loop that has none."""
+    """The settings that completions in a queue were sampled and scored with; nothing in a loop that has none."""
     return _reward_of(knobs), knobs.get("advantage"), "staleness" in knobs
 
 
