@@ -99,14 +99,14 @@ def _advantage(episode: Turns) -> str:
 
 
 def _said(text: str, name: str = "") -> str:
-    """What the environment said."""
+    """The text of the environment."""
     label = f"<small>{name}</small>" if name else ""
     return f'<li class="rl-said" aria-label="environment: {html.escape(text)}"><p>{readable(text)}</p>{label}</li>' \
         if text else ""
 
 
 def _wrote(turn: Mapping[str, Any], name: str = "") -> str:
-    """What the model wrote, and what it earned."""
+    """The text of the model, and its reward."""
     label = f"<small>{name}</small>" if name else ""
     reward = float(turn["reward"])
     look = "rl-paid" if reward > 0 else "rl-fined" if reward < 0 else ""

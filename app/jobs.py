@@ -24,7 +24,7 @@ AT_ONCE_SECONDS = 0.6  # so long a rerun waits for a job that it has just asked 
 
 @dataclass
 class Asked:
-    """What a view last asked for; the next takes its place. `seen` is its last result, and what that was `like`."""
+    """The last request of a view; the next one takes its place. `seen` is its last result, and what that was `like`."""
 
     choice: Any
     spec: jobs.Spec

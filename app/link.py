@@ -69,7 +69,7 @@ class Partly(LabError):
 
 @dataclass(frozen=True)
 class Fault:
-    """What an address says and cannot be."""
+    """A value in an address that is not possible."""
 
     key: str
     said: str
@@ -78,7 +78,7 @@ class Fault:
 
     @property
     def sentence(self) -> str:
-        """What is said of it."""
+        """The sentence about it."""
         return worded(self.why) if self.partly else one_line(
             f"The link has {cut(self.key)}={quoted(self.said)}, which was ignored: {worded(self.why).rstrip('.')}.")
 
@@ -128,7 +128,7 @@ def foreign(page: type) -> list[str]:
 
 
 def query() -> dict[str, str]:
-    """What the address says by now.
+    """The present address.
 
     A refresh that was under way when the user chose still brings the address of before: then the choice counts.
     """

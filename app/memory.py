@@ -74,13 +74,13 @@ def _asked_above(draft: Draft) -> bool:
 
 
 def _known(spec: RunSpec) -> list[Any]:
-    """What has been found of the run already; else nothing."""
+    """The known sizes of the run; else nothing."""
     found = jobs.outcome(jobs.job_id(memory.asked([spec])))
     return found.result["sizes"] if found and found.result else []
 
 
 def _sizes(specs: Sequence[RunSpec], view: str) -> list[Any]:
-    """What the job finds of these runs; empty while it is under way."""
+    """The sizes of these runs by the job; empty while it is running."""
     found, there = result(memory.asked(specs), "Counting the sizes", view)
     return found["sizes"] if found and there else []
 

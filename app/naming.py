@@ -43,7 +43,7 @@ def title(key: str, specs: Sequence[RunSpec] = ()) -> str:
 
 
 def name(key: str) -> str:
-    """What a setting is called beside its value.
+    """The name of a setting beside its value.
 
     >>> name("clip_low"), name("group_size"), name("seed")
     ('ε_low', 'G', 'seed')

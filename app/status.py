@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from labcore.catalog import amounts
-from labcore.runs.spec.durations import duration as duration
+from labcore.catalog.amounts import duration as duration
 from labcore.runs.store.rows import RunRow
 
 # state: (colour of its dot, its name, what to do next). Red is for failure only.

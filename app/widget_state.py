@@ -17,7 +17,7 @@ KEPT = "held"  # one key for all: most widgets of Streamlit walk over every key 
 
 @dataclass
 class WidgetState:
-    """What a widget shows. Where the value was changed by something else, its next generation starts from it.
+    """The value that a widget shows. Where the value was changed by something else, its next generation starts from it.
 
     `of` is what it chooses from; with other options it is another widget too.
     """

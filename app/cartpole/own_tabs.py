@@ -31,7 +31,7 @@ UNCLIPPED = "The KL-penalised objective has no clip. A nat of KL to the old poli
 
 
 def policy(run: RunRow, feed: Feed, step: int) -> None:
-    """What the policy does and what its critic expects: over a plane of the observations, and over an episode."""
+    """The policy's actions and its critic's estimates: over a plane of the observations, and over an episode."""
     samples = _filmed(run, feed, step, "evaluation")
     if samples is None:
         return

@@ -141,7 +141,7 @@ def _head(name: str, heads: Mapping[str, tuple[str, str]], colours: Mapping[str,
 
 
 def _colour(name: str, colours: Mapping[str, str]) -> str:
-    """That of the run; a base, which is common to all, is grey."""
+    """The colour of the run; a base, which is common to all, is grey."""
     model = parse(name)
     return GREY if model.stage else colours.get(model.run, GREY)
 

@@ -26,7 +26,7 @@ CHARTS = "compare"  # all of the page, for `resend`
 
 
 class Sent:
-    """What one browser tab was given: lines are computed again, and sent again, only where their runs have grown.
+    """The lines that one browser tab has: they are computed again, and sent again, only where their runs have grown.
 
     Only what is drawn now is kept, and what was drawn before the last two choices: to go back to it is no work.
     """
@@ -55,7 +55,7 @@ class Sent:
         return self._made[what][1]
 
     def changed(self, panel: str, lines: Lines, full: bool) -> Lines:
-        """Those of a panel's lines that the browser does not have yet, or all."""
+        """The lines of a panel that the browser does not have yet, or all."""
         given = {} if full else self._given.get(panel, {})
         self._used.add(panel)
         self._given[panel] = lines

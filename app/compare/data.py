@@ -43,7 +43,7 @@ def reader() -> Reader:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is compared. `traces` hold the metrics that were read so far; `metric` and `axis` are those looked at.
+    """The compared runs. `traces` hold the metrics that were read so far; `metric` and `axis` are those looked at.
 
     `logged` says what each run logs, `above` are the parents of the forks among the runs.
     """
@@ -62,7 +62,7 @@ class Chosen:
 
     @property
     def stored(self) -> list[RunRow]:
-        """Those of the runs that are the lab's own."""
+        """The runs that are the lab's own."""
         return [source for source in self.sources if not isinstance(source, str)]
 
     @property

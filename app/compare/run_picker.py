@@ -120,7 +120,7 @@ def title(run: RunRow) -> str:
 
 
 def other_seeds(sources: Sequence[Source], offered: Sequence[RunRow]) -> list[str]:
-    """Those of the offered that differ from the chosen ones by their seed only; a knob changed mid-run is more."""
+    """The offered runs that differ from the chosen ones by their seed only; a knob changed mid-run is more."""
     chosen: dict[tuple[Any, ...], set[int]] = {}  # setting -> its seeds
     for source in sources:
         if isinstance(source, RunRow):
@@ -134,7 +134,7 @@ def other_seeds(sources: Sequence[Source], offered: Sequence[RunRow]) -> list[st
 
 
 def setting(run: RunRow) -> tuple[Any, ...]:
-    """What runs have in common that differ by their seed only, but for what was changed mid-run."""
+    """The settings of runs that differ by their seed only, without changes made mid-run."""
     spec = run.spec
     return (spec.kind, spec.algorithm, spec.task, spec.model, spec.steps, spec.data, spec.parent, spec.mix,
             tuple(sorted((key, str(value)) for key, value in spec.knobs.items())))

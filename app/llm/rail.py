@@ -5,6 +5,7 @@ A station opens its run; the next one starts it. What is drawn is made by `paylo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ import streamlit as st
 from app import link
 from app.components.rail import rail
 from app.lab import active, lab
-from app.llm import chain, labelling, own_prompts
+from app.llm import chain, labelling
 from app.llm.chain import REWARD_MODEL, RL, SFT, Chain
 from app.marked import worded
 from app.naming import model as model_name
@@ -23,12 +24,13 @@ from app.status import STATES, name_of
 from app.theme import number
 from labcore.catalog.right import named, right
 from labcore.errors import LabError
-from labcore.runs.files import bases
+from labcore.runs.files import bases, uploads
 from labcore.runs.files.paths import read_only
 from labcore.runs.spec.run_spec import RunSpec, base_spec, knobs_of
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import number as number_of
 from labcore.runs.titles import title as title_of
+from labcore.tasks.task import make_task
 
 BACK = 100  # rows in which a number is looked for: evaluations come every so many steps
 KEYS = {SFT: ("exact_match", "loss"), REWARD_MODEL: ("eval_accuracy", "eval_step_accuracy"),
@@ -94,7 +96,7 @@ def _chosen(said: Mapping[str, str], spec: RunSpec, found: Chain) -> None:
         return
     starts: dict[str, Callable[[], RunSpec]] = {REWARD_MODEL: lambda: chain.reward_model_spec(spec)}
     if model := found.reward_model:
-        starts |= {key: partial(chain.rl_spec, model, key, own_prompts.of_pairs) for key in chain.STARTS}
+        starts |= {key: partial(chain.rl_spec, model, key, prompts_of_pairs) for key in chain.STARTS}
     try:
         opened = said.get("run") or lab().launcher.start(starts[said["start"]]())
     except LabError as error:
@@ -170,3 +172,17 @@ def _without_rl(spec: RunSpec, found: Chain) -> dict[str, Any]:
         return {} if found.rl else {"note": "after the reward model"}
     starts = [[row.key, row.label] for row in rows]
     return {"starts": starts} if found.rl else {"starts": starts, "note": "on its scores"}
+
+
+PROMPTS_FILE = "prompts_of_pairs.jsonl"
+
+
+def prompts_of_pairs(spec: RunSpec) -> str:
+    """The path of an upload with each prompt of the pairs of `spec` once, for RL to answer: the chosen sides are the
+    answers. Raises LabError where a file is unfit."""
+    whole = {**spec.knobs, "held_out": 0.0, "held_out_file": ""}  # the run on the prompts holds its own share out
+    rows = getattr(make_task(spec.task_row, whole, spec.data), "rows", ())
+    answers = {row.prompt: row.chosen for row in reversed(rows)}
+    lines = [json.dumps({"prompt": row.prompt, "answer": row.chosen}, ensure_ascii=False)
+             for row in rows if answers.pop(row.prompt, None) is not None]
+    return str(uploads.keep(PROMPTS_FILE, "".join(f"{line}\n" for line in lines).encode()))

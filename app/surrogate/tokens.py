@@ -24,7 +24,8 @@ NEWEST = 10**9
 
 @dataclass(frozen=True)
 class Tokens:
-    """Those of one step. `knobs` are in force there, `surrogate` is what the run maximises, `delta` TRPO's radius."""
+    """The tokens of one step. `knobs` are in force there, `surrogate` is what the run maximises, `delta` TRPO's
+    radius."""
 
     step: int
     dots: list[Dot]

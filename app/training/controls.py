@@ -290,7 +290,7 @@ def _picks(target: Target, knob: Knob) -> None:
 
 
 def picked(text: str) -> str:
-    """What is picked, without the hash of its file.
+    """The picked file's name, without its hash.
 
     >>> picked("mine.py:right 0a1b2c3d4e5f"), picked("verifier")
     ('right · mine.py', 'verifier')

@@ -342,7 +342,7 @@ def _run(run_id: str, feeds: dict[str, Feed], named: Mapping[str, RunRow], after
 
 
 def settings(spec: RunSpec) -> str:
-    """What a run is, beside its title, where a chart is saved."""
+    """The settings of a run beside its title, where a chart is saved."""
     return ", ".join(filter(None, (apart(spec), "" if spec.kind_row.elsewhere else f"seed {spec.seed}")))
 
 

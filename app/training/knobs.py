@@ -155,7 +155,7 @@ def _count(draft: Draft, field: str, title: str, value: int) -> None:
 
 
 def running(run: RunRow) -> None:
-    """What is running, and for how long, in place of the form."""
+    """The running algorithm and its steps, in place of the form."""
     spec = run.spec
     model = f" · {literal(model_label(spec.model))}" if len(spec.kind_row.models) > 1 else ""
     st.markdown(f"**{spec.row.label}** · {literal(spec.task_row.label)}{model}",

@@ -9,7 +9,7 @@ from app.lab import in_words
 from app.session import Draft
 from app.tokens import literal
 from labcore.catalog.amounts import size
-from labcore.catalog.llm.hub_models import HUB_MODELS, HubModel
+from labcore.catalog.llm.models import HUB_MODELS, HubModel
 from labcore.errors import LabError
 from labcore.runs import jobs as store
 from labcore.runs.files import hub_models

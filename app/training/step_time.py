@@ -15,6 +15,7 @@ from app.tokens import literal
 from app.training.data_words import Proposal
 from app.training.own_data import take
 from labcore.analysis import time_left
+from labcore.catalog.amounts import duration
 from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.knob import shown
 from labcore.errors import LabError
@@ -23,7 +24,6 @@ from labcore.llm.sizing.memory import Sizes, asked
 from labcore.llm.sizing.pace import setting
 from labcore.llm.sizing.step_time import Lighter, Need
 from labcore.runs.files.paths import read_only
-from labcore.runs.spec.durations import duration
 from labcore.runs.spec.run_spec import RunSpec
 
 EARLIER = 50  # runs that are looked at for one of the same settings

@@ -291,11 +291,9 @@ def _agreement(reward: np.ndarray, score: np.ndarray) -> dict[str, float]:
 
 def _ranks(values: np.ndarray) -> np.ndarray:
     """Return the rank of each value, scaled to 0 … 1; equal values share their mean rank. (N,) -> (N,)"""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    upto = np.cumsum(counts)
-    middle = upto - (counts + 1) / 2
-    ranks: np.ndarray = middle[places.ravel()] / max(len(values) - 1, 1)
-    return ranks
+    from scipy.stats import rankdata
+
+    return np.asarray((rankdata(values) - 1) / max(len(values) - 1, 1))
 
 
 def _apart(pairs: Sequence[tuple[Stored, float]], reward: np.ndarray, score: np.ndarray) -> list[dict[str, Any]]:

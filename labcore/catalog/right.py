@@ -27,7 +27,7 @@ def right(task: Task, knobs: Mapping[str, Value]) -> str:
 
 
 def check(task: Task, knobs: Mapping[str, Value]) -> str:
-    """The same within a sentence: "exact match", "contains the answer"."""
+    """The name of the check within a sentence: "exact match", "contains the answer"."""
     return named("exact_match", right(task, knobs)).inline
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from labcore.catalog import kinds
-from labcore.catalog.amounts import milliseconds
+from labcore.catalog.amounts import duration, milliseconds
 from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.knob import suggestion
 from labcore.cli.adding import Add
@@ -22,7 +22,6 @@ from labcore.llm.sizing import cost, memory, step_time, ways
 from labcore.llm.sizing.cost import Row
 from labcore.llm.sizing.memory import Estimate, Sizes
 from labcore.runs import jobs
-from labcore.runs.spec.durations import duration
 from labcore.runs.spec.model_names import model_of_name
 from labcore.runs.spec.run_spec import RunSpec, default_threads, knobs_of, make
 
@@ -128,7 +127,7 @@ def memory_table(needs: Sequence[Estimate]) -> str:
 
 
 def times(specs: Sequence[RunSpec]) -> str:
-    """How long a step takes, estimated, and with which settings less; empty for the models that come with the lab."""
+    """The estimated time of a step, and with which settings less; empty for the models that come with the lab."""
     told = [_time(spec) for spec in specs if step_time.asks(spec)]
     return "\n".join(["Estimated time of a step with completions of full length:", *told]) if told else ""
 

@@ -12,8 +12,7 @@ from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, shown
-from labcore.catalog.llm.hub_models import HUB_MODELS
-from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.models import HUB_MODELS, MODELS
 from labcore.catalog.llm.pretrained import FULL, LORA, Default, defaults
 from labcore.cli.adding import Add
 from labcore.cli.terminal import doing

@@ -180,12 +180,13 @@ def _first_in_line(store: Store, sweep_id: str) -> str:
 
 
 def far(store: Store, sweep_id: str) -> Progress:
-    """How far the runs of a sweep are."""
+    """The progress of the runs of a sweep."""
     return progress(store.sweep_runs(sweep_id), stops_early=engine.early_stopping(store, sweep_id) is not None)
 
 
 def progress_words(found: Progress) -> str:
-    """How far a sweep is, in a line: "12 finished, 2 running, 86 waiting; 640 of 5,000 steps; about 0:12:05 left …"."""
+    """The progress of a sweep, in a line: "12 finished, 2 running, 86 waiting; 640 of 5,000 steps; about 0:12:05 left
+    …"."""
     counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
     left = "" if found.left is None else (f"; {'at most' if found.at_most else 'about'} "
                                           f"{timedelta(seconds=round(found.left))} left, estimated {found.basis}")

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO
 
+from labcore.catalog.amounts import left
 from labcore.runs import jobs
 from labcore.runs.spec import activity
-from labcore.runs.spec.durations import left
 from labcore.runs.spec.session import Record
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title

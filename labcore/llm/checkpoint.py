@@ -12,7 +12,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from labcore import machine
 from labcore.device import resume_generator
 from labcore.errors import LabError
 from labcore.llm import optimizers, stored_objects
@@ -31,7 +34,7 @@ from labcore.llm.nets.lora import Lora
 from labcore.llm.nets.model import load
 from labcore.llm.nets.scorer import save_scorer
 from labcore.llm.networks import POLICY, SCORER
-from labcore.llm.state import LEARNT, PAIRS, QUEUES, State
+from labcore.llm.state import LEARNT, PAIRS, QUEUES, SmallState, State
 from labcore.runs.files.checkpoints import is_dropped
 from labcore.runs.files.untrusted import json_of, whole
 from labcore.tasks.task import Pair, Turn
@@ -147,3 +150,69 @@ def _check_shapes(name: str, model: nn.Module, tensors: Mapping[str, Tensor]) ->
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
+
+
+# ---------------------------------------------------------------- copy in memory
+# A copy of a checkpoint in memory, to be written later. Saving takes long where the disk is slow, so the worker bounds
+# the time it takes. A policy that is the best so far on held-out rows must not be lost all the same: it waits in memory
+# until a checkpoint is due.
+
+LEFT_FREE = 2  # the copy takes at most 1/2 of the memory that is free
+Moments = dict[Tensor, dict[str, Any]]
+
+
+def copied_checkpoint(session: State) -> Callable[[Path], None] | None:
+    """A function that writes the checkpoint of `session` as it is now into an empty folder, whenever it is called.
+    None where memory is short.
+
+    What an optimizer moves is copied: weights and moments, to the processor's memory. All else stands still.
+    """
+    weights = [weight for optimizer in session.optimizers.values() for group in optimizer.param_groups
+               for weight in group["params"]]
+    size = sum(tensor.nbytes for tensor in (*weights, *_moments_in(session)))
+    if size * LEFT_FREE > (machine.free_memory("cpu") or 0):
+        return None
+    small, knobs = SmallState.of(session).copied(), dict(session.knobs)
+    values = [_copied(weight.detach()) for weight in weights]
+    moments = {name: {weight: {key: _copied(value) for key, value in state.items()}
+                      for weight, state in optimizer.state.items()} for name, optimizer in session.optimizers.items()}
+
+    def save(folder: Path) -> None:
+        with _as_it_was(session, small, knobs, weights, values, moments):
+            write(session, folder)
+    return save
+
+
+@contextmanager
+def _as_it_was(session: State, small: SmallState, knobs: dict[str, Any], weights: list[nn.Parameter],
+               values: list[Tensor], moments: dict[str, Moments]) -> Iterator[None]:
+    """Within it the session has the copies; nothing but pointers moves."""
+    now, knobs_now, data = SmallState.of(session), session.knobs, [weight.data for weight in weights]
+    states = {name: optimizer.state for name, optimizer in session.optimizers.items()}
+    _point(weights, values)
+    for name, state in moments.items():
+        session.optimizers[name].state = defaultdict(dict, state)
+    session.knobs = knobs
+    small.put(session)
+    try:
+        yield
+    finally:
+        now.put(session)
+        session.knobs = knobs_now
+        for name, before in states.items():
+            session.optimizers[name].state = before
+        _point(weights, data)
+
+
+def _point(weights: list[nn.Parameter], values: list[Tensor]) -> None:
+    for weight, value in zip(weights, values, strict=True):
+        weight.data = value
+
+
+def _moments_in(session: State) -> list[Tensor]:
+    return [value for optimizer in session.optimizers.values() for state in optimizer.state.values()
+            for value in state.values() if isinstance(value, Tensor)]
+
+
+def _copied(value: Any) -> Any:
+    return value.to("cpu", copy=True) if isinstance(value, torch.Tensor) else value

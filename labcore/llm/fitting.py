@@ -1,5 +1,5 @@
-"""Find the rows of the user's file that a model can use: the chat template accepts them, and they leave room for a
-completion.
+"""Check before the first step that a run's prompts and completions fit the model: its chat template accepts them, and
+they leave room for a completion in its context.
 
 A token has at least one byte of text, so that only rows of more bytes than there is room are tokenised, and few are
 even rendered: what a template adds to the texts of a conversation depends on its roles alone, and is measured once.
@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 
 from labcore.errors import LabError
 from labcore.llm.rendering import SYSTEM, Asked, Rendering
+from labcore.llm.state import State
 from labcore.runs.files.jsonl import Fault
-from labcore.tasks.task import Problem, Turn
-from labcore.tasks.usable import CUT, OWN, SKIP, STOP, lines_named, said_of
+from labcore.tasks.held_out import held_out_file, in_words
+from labcore.tasks.task import Problem, Turn, held_of
+from labcore.tasks.usable import CUT, OWN, SKIP, STOP, OfFile, lines_named, said_of
 
 AT_ONCE = 1024  # prompts that are tokenised together
 FRAME = 8  # bytes that stand for the tokens which a tokenizer adds by itself, such as a BOS
@@ -158,3 +160,27 @@ def _lines(found: Sequence[Misfit]) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' if count != 1 else ''}"
+
+
+def check_room(session: State) -> None:
+    """Check that the length limit and every prompt of the user's file fit the context together; leave rows out where
+    the run is to, and have the next record say so.
+
+    Raises:
+        LabError: they do not; said before the first step, not when such a prompt is drawn. A limit that is raised
+            during the run cuts the completions at the context's end instead.
+    """
+    if int(session.knobs["max_new_tokens"]) >= session.context:
+        raise LabError(f"`max_new_tokens` {session.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
+                       f"context of {session.context} tokens: use {session.context - 1} or less.")
+    task = session.task if isinstance(session.task, OfFile) else None
+    if task:
+        task.take(task.every.rows, task.every.held)
+    second = held_out_file(session.spec.knobs) if task else None
+    besides = {in_words(second) if second else OWN: held_of(session.task), "the labelled pairs": session.labelled}
+    fit = fitted(session.rendering, getattr(session.task, "rows", ()), session.prompt_room, session.knobs, besides)
+    if task:
+        task.take(fit.usable(task.every.rows), fit.usable(task.every.held))
+        session.labelled = fit.usable(session.labelled)
+    for text in (getattr(session.task, "said", ""), *fit.notes(task.left_out if task else {})):
+        session.say_once(text)

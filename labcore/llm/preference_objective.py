@@ -53,7 +53,7 @@ class Sides:
                      joined([part.likelihoods for part in parts]), joined([part.theirs for part in parts]))
 
     def with_part(self, rows: slice, part: Sides) -> Sides:
-        """The same with the log-probs of `part`, and its gradient, in `rows`."""
+        """These sides with the log-probs of `part`, and its gradient, in `rows`."""
         sums = torch.cat([self.sums[:, : rows.start], part.sums, self.sums[:, rows.stop:]], -1)
         return replace(self, sums=sums)
 
@@ -64,7 +64,7 @@ class Sides:
 
     @property
     def ref_logprobs(self) -> Tensor | None:
-        """The same of the reference. (B,)"""
+        """The log-probs of the reference. (B,)"""
         return None if self.ref_sums is None else self.ref_sums[0]
 
     @property

@@ -382,7 +382,7 @@ def _fitting(rows: Sequence[Asked], ids: list[list[int]], room: int) -> list[lis
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids both begin with."""
+    """The number of ids that both begin with."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 

@@ -25,9 +25,8 @@ from labcore.catalog.llm.optimizer import CONSTANT
 from labcore.device import pick_device
 from labcore.errors import Diverged
 from labcore.llm import checkpoint, memory, networks, optimizers
-from labcore.llm.context_room import check_room
-from labcore.llm.copied_checkpoint import copied_checkpoint
 from labcore.llm.drawing import ROWS, UNDRAWN, epochs_done
+from labcore.llm.fitting import check_room
 from labcore.llm.graphs import of_device
 from labcore.llm.nets import compiled
 from labcore.llm.nets.forward import layers_of
@@ -257,8 +256,8 @@ class LlmSession(State):
         checkpoint.write(self, folder)
 
     def kept(self) -> Callable[[Path], None] | None:
-        """A function that writes the checkpoint of this record later: see `copied_checkpoint`."""
-        return copied_checkpoint(self)
+        """A function that writes the checkpoint of this record later: see `checkpoint`."""
+        return checkpoint.copied_checkpoint(self)
 
 
 def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,7 +268,7 @@ def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_sampled(knobs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What completions in a queue were sampled and scored for; nothing in a loop that has none."""
+    """The settings that completions in a queue were sampled and scored with; nothing in a loop that has none."""
     return _reward_of(knobs), knobs.get("advantage"), "staleness" in knobs
 
 

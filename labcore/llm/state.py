@@ -112,7 +112,7 @@ class State:
 
     @property
     def halvings(self) -> int:
-        """How often micro-batches were halved, be it in an update, an evaluation or a picture."""
+        """The number of times that micro-batches were halved, be it in an update, an evaluation or a picture."""
         return self.cut.halvings
 
     @halvings.setter
@@ -147,7 +147,7 @@ class State:
 
     @cached_property
     def rendering(self) -> Rendering:
-        """How prompts and answers become tokens of the policy."""
+        """The way in which prompts and answers become tokens of the policy."""
         made = Rendering.of(self.tokenizer, self.policy, self.knobs)
         return replace(made, most=self.prompt_room) if self.knobs.get("long_prompts") == CUT else made
 
@@ -206,7 +206,7 @@ class SmallState:
                           state.rng.bit_generator.state, state.generator.get_state())
 
     def copied(self) -> SmallState:
-        """The same with lists of its own, which the state will not change."""
+        """A copy with lists of its own, which the state will not change."""
         return replace(self, fields={name: copy(value) for name, value in self.fields.items()})
 
     def put(self, state: State) -> None:

@@ -199,7 +199,7 @@ class StaticDecoder:
         return bool(ended.all())
 
     def _completions(self, count: int, eos: Ends) -> Completions:
-        """What is in the buffers, cut where the longest row ends."""
+        """The completions in the buffers, cut where the longest row ends."""
         ended = is_end(self.ids[:count], eos).T
         mask = ended.cumsum(1) - ended.long() == 0
         length = int(mask.sum(1).max())

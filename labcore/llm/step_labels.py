@@ -93,7 +93,7 @@ def of_rows(session: LlmSession, rows: Sequence[Problem]) -> Labelled:
 
 def verified_steps(session: LlmSession, problems: Sequence[Problem], generated: Generated,
                    answers: Sequence[Steps]) -> list[list[float]]:
-    """What the task's own verifier says of each step: 1 where the answer can still become right, or is right. Raises
+    """The label of each step by the task's own verifier: 1 where the answer can still become right, or is right. Raises
     LabError where it judges whole answers only."""
     if not isinstance(session.task, StepTask):
         raise LabError(f"The verifier of the task {session.spec.task!r} judges whole answers only: set "

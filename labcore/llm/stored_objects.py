@@ -49,7 +49,7 @@ def _packed(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def unpacked(tensors: Mapping[str, Tensor], found: Any) -> Any:
-    """What `packed` took apart. Raises LabError where the JSON names another class."""
+    """The objects that `packed` took apart. Raises LabError where the JSON names another class."""
     if isinstance(found, list):
         return [unpacked(tensors, each) for each in found]
     if not isinstance(found, dict):

@@ -129,7 +129,7 @@ TOP = 3  # of the teacher's likeliest tokens that are named
 @torch.no_grad()
 @part_of("tokens of the teacher")
 def said(session: LlmSession, prompts: Prompts, completions: Completions, temperature: float) -> list[dict[str, Any]]:
-    """What the teacher would have written at each token of some completions, as lists for each row.
+    """The teacher's own choice at each token of some completions, as lists for each row.
 
     `teacher_logprobs` are of the tokens that are there, nats; `teacher_top` the TOP likeliest tokens in their place,
     each as its text and its probability.

@@ -129,7 +129,7 @@ def hub_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def _requests(prompts: Prompts, group_size: int, seed: int | None, **settings: Any) -> tuple[list[Any], list[Any]]:
-    """What vLLM is asked: tokens, never text, and how each prompt's group is drawn. The end token is one of its stop
+    """The requests to vLLM: tokens, never text, and how each prompt's group is drawn. The end token is one of its stop
     tokens, since the configuration of a model may name others. Of a group each completion has the next seed."""
     from vllm import SamplingParams, TokensPrompt
 
@@ -140,8 +140,8 @@ def _requests(prompts: Prompts, group_size: int, seed: int | None, **settings: A
 
 
 def _chance(greedy: bool, kept: dict[str, Any], rows: int, generator: Generator) -> dict[str, Any]:
-    """How tokens are chosen; `greedy` draws no random number of the run, as in the lab's sampler. Else it is one: the
-    seeds of the rows follow each other from there."""
+    """The way in which tokens are chosen; `greedy` draws no random number of the run, as in the lab's sampler. Else it
+    is one: the seeds of the rows follow each other from there."""
     if greedy:
         return {"temperature": 0.0, "seed": None}
     seed = torch.randint(SEEDS - rows, (1,), generator=generator, device=generator.device)
@@ -171,7 +171,7 @@ def _completions(rows: list[Any], eos: Ends, device: torch.device) -> Completion
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """What vLLM refuses, as a LabError: it has many kinds of error for it."""
+    """A refusal of vLLM, as a LabError: it has many kinds of error for it."""
     try:
         yield
     except (LabError, torch.OutOfMemoryError):

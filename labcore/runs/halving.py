@@ -31,7 +31,8 @@ _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "n
 
 @dataclass(frozen=True)
 class Halving:
-    """How a sweep is stopped early: by which metric, first after how many steps, and that one of `factor` continues."""
+    """The early stopping of a sweep: by which metric, first after how many steps, and that one of `factor`
+    continues."""
 
     metric: str
     min_steps: int

@@ -59,7 +59,7 @@ class Sweep:
 
     @property
     def states(self) -> dict[str, int]:
-        """How many runs are in each state."""
+        """The number of runs in each state."""
         found = [run.state for run in self.runs]
         return {state: found.count(state) for state in dict.fromkeys(found)}
 
@@ -189,7 +189,7 @@ def resumable(runs: Sequence[RunRow], states: Sequence[str] = CANCELLED) -> list
 
 
 def early_stopping(store: Store, sweep_id: str) -> Halving | None:
-    """How the runs of a sweep are stopped early; None where they are not."""
+    """The early stopping of the runs of a sweep; None where they are not."""
     found = store.halvings(sweep_id)
     return Halving.from_json(found[sweep_id]) if sweep_id in found else None
 

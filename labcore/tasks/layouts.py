@@ -273,7 +273,7 @@ def _spoken(text: str) -> Turns:
 
 
 def _common(one: Turns, other: Turns) -> int:
-    """How many turns both begin with, their last turns aside."""
+    """The number of turns that both begin with, their last turns aside."""
     pairs = zip(one[:-1], other[:-1], strict=False)
     return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)) - 1)
 

@@ -33,7 +33,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Use:
-    """What a function or class of the user's is for, as sentences call it, and the option that names its file."""
+    """The use of a function or class of the user's, as sentences call it, and the option that names its file."""
 
     name: str
     option: str

@@ -104,7 +104,7 @@ _FENCE = re.compile(r"(?m)^```(?:json)?[ \t]*$")  # its begin or its end
 
 
 def exact(completion: str, answer: str) -> bool:
-    """The same text, but for blanks around it.
+    """True if both are the same text, but for blanks around it.
 
     >>> exact(" 132\\n", "132"), exact("1320", "132")
     (True, False)

@@ -75,7 +75,7 @@ def tally(first: str, second: str) -> Tally:
 
 
 def count() -> int:
-    """How many pairs there are, of all models."""
+    """The number of pairs of all models."""
     return sum(1 for _ in atomic.rows(pairs_file()))
 
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from labcore.catalog.amounts import left
 from labcore.errors import LabError, NotOwner
 from labcore.runs.spec import activity
 from labcore.runs.spec.activity import Activity
-from labcore.runs.spec.durations import left
 from labcore.runs.store.store import Store
 from labcore.workers.lifeline import Lifeline
 
@@ -137,8 +137,8 @@ class LongStep:
         self._held += time.perf_counter() - begun
 
     def _left(self, found: Activity, now: float) -> str:
-        """How long the step will still take, by the one before; in the first step, how long this activity will, where
-        it is not a part of another one."""
+        """The time that the step will still take, by the one before; in the first step, how long this activity will,
+        where it is not a part of another one."""
         now -= self._held
         if self._before is not None:
             seconds = self._before - (now - self._begun)

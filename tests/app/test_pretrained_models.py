@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.training.pretrained_models import HERE, HUB, OTHER
-from labcore.catalog.llm.hub_models import HUB_MODELS
+from labcore.catalog.llm.models import HUB_MODELS
 from labcore.runs import jobs
 from labcore.runs.files import hub_models
 from labcore.runs.files.hub_models import Cached

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app import session
-from app.llm import chain, own_prompts, rail
+from app.llm import chain, rail
 from app.llm.chain import REWARD_MODEL, RL, SFT
 from labcore.runs.files.atomic import write_text
 from labcore.runs.files.paths import run_folder
@@ -126,7 +126,7 @@ def test_own_pairs_give_their_prompts_to_rl_on_the_same_tokens(lab, tmp_path):
     policy.mkdir()
     *_, rl = stations(model.spec, model, [model])
     assert [key for key, _ in rl["starts"]] == [*chain.STARTS]
-    spec = chain.rl_spec(model, "rloo", own_prompts.of_pairs)
+    spec = chain.rl_spec(model, "rloo", rail.prompts_of_pairs)
     assert (spec.task, spec.model, chain.scorers(spec)) == ("prompts", str(policy), [model.id])
     found = [json.loads(line) for line in Path(spec.data).read_text().splitlines()]
     assert found == [{"prompt": "a", "answer": "b"}, {"prompt": "d", "answer": "e"}]

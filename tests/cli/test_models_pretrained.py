@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from labcore.catalog.llm.hub_models import HUB_MODELS
-from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.models import HUB_MODELS, MODELS
 from labcore.cli.main import main
 from labcore.llm.nets.model import build, load, save
 from labcore.llm.nets.tokenizer import character_tokenizer

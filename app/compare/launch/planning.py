@@ -77,7 +77,7 @@ def interleaved(settings: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
 
 
 def start_of(specs: Sequence[RunSpec]) -> str:
-    """What the runs have in common at their start, in words."""
+    """The start that the runs share, in words."""
     bases = {base.hash() if (base := base_spec(spec)) else None for spec in specs if spec.row.loop != "sft"}
     if specs and specs[0].kind == "exact":
         return "All runs start from the same policy and use the same reference, whatever their seed."

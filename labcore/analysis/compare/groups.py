@@ -96,7 +96,7 @@ def apart(found: Sequence[Group]) -> dict[str, tuple[Any, ...]]:
 
 
 def _setting(trace: Trace) -> str:
-    """What runs of one group have in common, as text."""
+    """The settings that the runs of a group share, as text."""
     if trace.spec is None:
         return f"imported {trace.label}"
     if trace.spec.kind_row.elsewhere:
@@ -195,7 +195,7 @@ def forked(trace: Trace) -> str:
 
 
 def _algorithm(config: Mapping[str, Any]) -> tuple[Any, Any]:
-    """What a run learns by: a row, or a mix that began from it."""
+    """The algorithm of a run: a row, or a mix that began from it."""
     return config.get("algorithm"), config.get("mix")
 
 

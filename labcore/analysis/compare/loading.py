@@ -96,7 +96,7 @@ MOST = 200  # runs whose columns are kept: some MB each where they are long
 
 @dataclass
 class _Kept:
-    """What is known of one run: its counters and some metrics as columns of equal length, and its events."""
+    """The known data of one run: its counters and some metrics as columns of equal length, and its events."""
 
     origin: str
     parent: str

@@ -235,7 +235,7 @@ def _leader(rows: Sequence[Row], measure: str, comparisons: Mapping[str, Mapping
 
 def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str, tuple[str, ...]]],
            left_out: Sequence[str], titles: Mapping[str, str]) -> list[str]:
-    """What a reader must know: few seeds, runs left out or not finished, groups that do not compare, who wins when.
+    """Cautions for the reader: few seeds, runs left out or not finished, groups that do not compare, who wins when.
     `titles` are the titles of the runs."""
     notes = []
     if few := [group.label for group in found if len(group.traces) < FEWEST]:

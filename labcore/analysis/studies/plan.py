@@ -41,7 +41,7 @@ class Runs:
         return (*self.scorers, *(row for rows in self.finished().values() for row in rows))
 
     def finished(self) -> dict[str, tuple[RunRow, ...]]:
-        """Those that are finished, by setting."""
+        """The finished runs, by setting."""
         return {label: tuple(row for row in rows if row.state == FINISHED) for label, rows in self.of.items()}
 
 
@@ -148,7 +148,7 @@ def _alone(setting: Setting) -> Setting:
 
 
 def _text(study: Study, spec: RunSpec) -> str:
-    """What runs of one setting have in common, whichever runs they learn from."""
+    """The settings that runs of one arm share, whichever runs they learn from."""
     named = str(spec.knobs.get(study.scorer_knob) or "")
     shipped = (found := read(named)) is not None and bool(found.sft)  # a teacher that comes with the lab
     if study.scorers and named and not shipped:

@@ -35,7 +35,7 @@ def judged(found: Estimate, low: float, high: float) -> Verdict:
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """That of a claim with several parts: it agrees where all do, and disagrees where one does."""
+    """The verdict of a claim with several parts: it agrees where all do, and disagrees where one does."""
     found = set(verdicts)
     return "disagrees" if "disagrees" in found else "agrees" if found == {"agrees"} else "unclear"
 

@@ -1,4 +1,4 @@
-"""What a policy says of its next action: a distribution over a few actions, or a Gaussian over continuous ones.
+"""The distribution of a policy's next action: one over a few actions, or a Gaussian over continuous ones.
 
 Both answer the same questions, so no method asks which of them it has. `of` reads the outputs of a network. Acting is
 left to functions of these outputs, because a step of the environments needs nothing else.
@@ -59,7 +59,7 @@ class Distribution(Protocol):
         """The same without gradients."""
 
     def __getitem__(self, rows: Any) -> Self:
-        """Those of some states."""
+        """The distributions in some states."""
 
 
 class Acts(Protocol):

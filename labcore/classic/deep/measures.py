@@ -49,7 +49,7 @@ def moved(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
 
 
 def explained(data: TrainingBatch) -> dict[str, float]:
-    """How much of the returns the critic foresaw, before it learnt from them, and the size of its error."""
+    """The share of the returns that the critic predicted, before it learnt from them, and the size of its error."""
     everything = torch.ones_like(data.returns, dtype=torch.bool)
     share = explained_variance(data.old_values, data.returns, everything)
     return {"explained_variance": float(share),

@@ -1,4 +1,4 @@
-"""What the acting network and the critic say at every place of a plane of the observations, as JSON to draw."""
+"""The outputs of the acting network and the critic at every place of a plane of the observations, as JSON to draw."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def word(argument: Any) -> str:
 
 
 def value(text: str) -> Any:
-    """What a text says: JSON, or else itself.
+    """The value of a text: that of its JSON, else the text itself.
 
     >>> value("8x8"), value("False"), value("[1, 2]")
     ('8x8', False, [1, 2])

@@ -213,7 +213,7 @@ class Physics(Protocol):
         """The state one time step later, the rewards float32 (E,), and whether the episode is over, bool (E,)."""
 
     def observed(self, state: np.ndarray, /) -> np.ndarray:
-        """What is seen of it. (S, E) -> float32 (E, D)"""
+        """The observation of the state. (S, E) -> float32 (E, D)"""
 
 
 class TogetherEnvironments(SingleEnvironments):

@@ -130,7 +130,7 @@ class PolicyLearner:
         return Estimates(self.tables.values, None, self.tables.policy.copy(), "V")
 
     def measures(self, knobs: Knobs, states: np.ndarray) -> dict[str, float]:
-        """How random the policy is: its mean entropy over some states. bool (S,)"""
+        """The policy's randomness: its mean entropy over some states. bool (S,)"""
         chances = self.tables.policy[states]
         return {"entropy/action": float(-(chances * np.log(np.maximum(chances, 1e-300))).sum(1).mean())}
 

@@ -165,7 +165,7 @@ class TDLearner:
         return Estimates(q.max(1), q, np.stack([epsilon_greedy_policy(row, chance) for row in q]), "max Q")
 
     def measures(self, knobs: Knobs, states: np.ndarray) -> dict[str, float]:
-        """How much it explores: ε."""
+        """The share of random actions, ε."""
         return {"epsilon": epsilon(knobs, self.tables.steps)}
 
     def state(self) -> dict[str, np.ndarray]:

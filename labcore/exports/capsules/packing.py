@@ -114,7 +114,7 @@ def name_of(run_id: str) -> str:
 
 
 def cells(rows: int, columns: int) -> int:
-    """What a table counts for `MOST_CELLS`: a row costs as much as some cells, however few it has."""
+    """The number that a table counts towards `MOST_CELLS`: a row costs as much as some cells, however few it has."""
     return rows * (columns + ROW_CELLS)
 
 

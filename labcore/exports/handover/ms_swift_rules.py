@@ -38,8 +38,7 @@ from labcore.exports.handover.plan import (
     switch,
     to,
 )
-from labcore.exports.handover.sampling_rules import pool_rules, stale_rules
-from labcore.exports.handover.training_arguments import TRAINING_ARGUMENTS
+from labcore.exports.handover.shared_rules import TRAINING_ARGUMENTS, pool_rules, stale_rules
 from labcore.exports.handover.trl_distillation import teacher, teacher_line
 from labcore.exports.handover.trl_online import generations
 from labcore.exports.handover.trl_pairs import FOR_PAIRS, losses, second, without

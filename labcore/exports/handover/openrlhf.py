@@ -35,7 +35,7 @@ from labcore.exports.handover.plan import (
     to,
 )
 from labcore.exports.handover.remarks import remarks, requirement
-from labcore.exports.handover.sampling_rules import pool_rules, stale_rules
+from labcore.exports.handover.shared_rules import pool_rules, stale_rules
 from labcore.exports.handover.task_code import brings_pairs, needs_pairs, packages, task_code
 
 VERSION = "0.11.2"

@@ -28,8 +28,8 @@ from labcore.exports.handover.plan import (
     to,
 )
 from labcore.exports.handover.remarks import remarks, requirement
+from labcore.exports.handover.shared_rules import TRAINING_ARGUMENTS
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, packages, task_code
-from labcore.exports.handover.training_arguments import TRAINING_ARGUMENTS
 
 VERSION = "1.16.0"
 TRAINERS = {f"{name}Trainer": f"{name}Config" for name in (

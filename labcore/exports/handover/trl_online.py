@@ -25,7 +25,7 @@ from labcore.exports.handover.plan import (
     to,
 )
 from labcore.exports.handover.remarks import comment
-from labcore.exports.handover.sampling_rules import pool_rules, stale_rules
+from labcore.exports.handover.shared_rules import pool_rules, stale_rules
 from labcore.runs.spec.model_names import is_published, members
 
 # ---------------------------------------------------------------- trl rewards

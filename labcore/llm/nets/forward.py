@@ -126,7 +126,7 @@ def layers_of(model: Network) -> Layers:
 
 
 def mode_of(model: Network) -> Mode:
-    """How its passes are made now."""
+    """The mode of its present passes."""
     weight = next(model.parameters())
     return Mode(weight.device.type, weight.element_size(), recompute.marked(model) and torch.is_grad_enabled(),
                 compiled.marked(model), torch.is_grad_enabled())
@@ -152,8 +152,8 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape
 
 def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure, norms: Tensor | None = None,
               tape: Tape | None = None, beside: tuple[Tensor, ...] = ()) -> tuple[Tensor, ...]:
-    """What `measure` says of the logits that predict each completion token, (B, T) each; they are never held whole
-    where they are many. It is given the tensors `beside` (B, T, ...) too, at the same tokens.
+    """The numbers that `measure` makes of the logits that predict each completion token, (B, T) each; they are never
+    held whole where they are many. It is given the tensors `beside` (B, T, ...) too, at the same tokens.
 
     The backward pass writes ‖∂L/∂z‖₂ of each token's logits into `norms`, (B, T) float32, where that is given.
     """

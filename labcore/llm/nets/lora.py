@@ -240,7 +240,7 @@ def _inject(config: Any, model: nn.Module, seed: int) -> None:
 
 
 def _trunk(model: nn.Module) -> nn.Module:
-    """What adapters are put on: of a critic all but its head."""
+    """The part that adapters are put on: of a critic all but its head."""
     return getattr(model, "trunk", model)
 
 

@@ -39,7 +39,7 @@ class Room:
 
 @dataclass
 class Cut:
-    """How often a run's micro-batches were halved."""
+    """The number of times that a run's micro-batches were halved."""
 
     halvings: int = 0
 
@@ -61,7 +61,7 @@ def micro_batches(model: Network, prompts: Prompts, ids: Tensor, room: Room = WH
 
 
 def at_once(model: Network, done: passes.Batch, room: Room) -> int:
-    """How many of the prompts of `done` a micro-batch has."""
+    """The number of prompts of `done` in a micro-batch."""
     mode = replace(mode_of(model), width=room.width)
     return max(1, min(done.prompts, passes.prompts_at_once(layers_of(model), done, mode, room.size)) >> room.halvings)
 
@@ -81,7 +81,7 @@ def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: Ru
 
 
 class Halves(Protocol):
-    """What can cut its micro-batches in two."""
+    """A session that can cut its micro-batches in two."""
 
     def halve_micro_batches(self) -> None: ...
 

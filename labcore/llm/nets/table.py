@@ -78,7 +78,8 @@ class SoftmaxTable(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """What has a row for each token: here a table of that height, for those who ask how many tokens there are."""
+        """A module with a row for each token: here a table of that height, for those who ask how many tokens there
+        are."""
         return _Tokens(self.config.vocab_size)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, logits_to_keep: int = 0,

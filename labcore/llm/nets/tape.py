@@ -48,7 +48,7 @@ class Tape:
         self._taken = False
 
     def __len__(self) -> int:
-        """How many products an update can take: all that were recorded, or none once it has begun to."""
+        """The number of products that an update can take: all that were recorded, or none once it has begun to."""
         return 0 if self._taken else len(self._products)
 
     def recording(self, generated: int) -> Multiply:

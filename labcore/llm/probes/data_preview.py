@@ -197,7 +197,7 @@ def _template(rendering: Rendering) -> str:
 
 
 def _layouts(path: Path, run: RunSpec) -> dict[int, Described]:
-    """How each usable row was understood, by its line."""
+    """The layout of each usable row, by its line."""
     names, labelled = names_of(run.knobs), run.task_row.pairs
 
     def read(value: Mapping[str, Any], line: int) -> tuple[int, Described]:
@@ -235,7 +235,7 @@ def _whole(task: OfFile, reader: Reader, room: int, each: Mapping[int, Described
 
 
 def _named(faults: Sequence[tuple[int, str]]) -> dict[str, Any]:
-    """How many rows, the first of their lines, and why the first of them."""
+    """The number of rows, the first of their lines, and the reason of the first one."""
     return {"count": len(faults), "lines": [line for line, _ in faults[:NAMED]], "why": faults[0][1] if faults else ""}
 
 

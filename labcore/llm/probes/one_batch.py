@@ -249,8 +249,8 @@ def take(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | 
 
 def inspect(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | None,
             fresh: bool = False) -> Inspected:
-    """What the algorithm of `spec` makes of the batch, which the session's policy sampled (`fresh`) or an earlier one;
-    nothing is changed."""
+    """The update of the algorithm of `spec` on the batch, which the session's policy sampled (`fresh`) or an earlier
+    one; nothing is changed."""
     one = as_of(session, spec)
     rollout = credited(one, rollout, values)
     measured, gradient = _gradient(one, rollout, fresh)

@@ -64,7 +64,7 @@ class Trial:
         return k3(self.logprobs, logprobs) * self.completions.mask, logprobs
 
     def effect(self, model: Network) -> dict[str, Any]:
-        """How the mean reward and the policy change from the one before to `model`.
+        """The change of the mean reward and of the policy from the one before to `model`.
 
         `resampled`: the difference of the mean rewards of answers drawn with the same random numbers. `weighted`: the
         mean of (ρ − 1)(R − R̄) over the first answers, ρ their whole ratio. `kl`: k3 from the policy before,
@@ -112,7 +112,7 @@ class Trial:
         return min(lengths, default=None)
 
     def _first(self, count: int) -> Trial:
-        """The same on the first prompts only."""
+        """The trial on the first prompts only."""
         completions = self.completions
         some = Completions(completions.ids[:count], completions.mask[:count], completions.truncated[:count])
         return replace(self, problems=self.problems[:count], prompts=self.prompts[:count], completions=some,

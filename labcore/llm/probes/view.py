@@ -99,7 +99,7 @@ def watching(session: LlmSession) -> bool:
 
 
 def groups_at_first(session: LlmSession, prompts: int) -> int:
-    """How many groups of a batch are shown while a large network waits for its first look in full."""
+    """The number of groups of a batch that are shown while a large network waits for its first look in full."""
     return min(GROUPS, prompts, session.probes.groups(prompts)) if on(session) and limited(session) else 0
 
 
@@ -304,7 +304,7 @@ def _credit_of(part: Rollout, earned: list[float], row: int) -> dict[str, Any]:
 
 
 def _taught(session: LlmSession, part: Rollout) -> list[dict[str, Any]]:
-    """What the teacher would have written in each completion; nothing without one."""
+    """The teacher's own choices in each completion; nothing without one."""
     if TEACHER not in session.models:
         return [{}] * len(part.ids)
     completions = Completions(part.ids, part.completion_mask, part.truncated)
@@ -342,7 +342,7 @@ def _completion(session: LlmSession, batch: Sampled, row: int, lists: dict[str, 
 
 def sampled_groups(session: LlmSession, problems: list[Problem], generated: Generated,
                    rewards: Rewards) -> dict[str, Any]:
-    """The same picture of completions that were only sampled and scored: no advantages."""
+    """The picture of completions that were only sampled and scored: no advantages."""
     completions, group_size = generated.completions, len(generated.texts) // len(problems)
     shown = []
     for prompt, problem in enumerate(problems[:GROUPS]):

@@ -249,7 +249,8 @@ def _frequent(answers: list[Answer]) -> list[Answer]:
 
 
 def _samples(session: LlmSession) -> int:
-    """How many completions of a prompt are sampled: a whole group where its members are compared, else some."""
+    """The number of completions of a prompt that are sampled: a whole group where its members are compared, else
+    some."""
     knobs = session.knobs
     compared = _learns_pairs(session) or ("advantage" in knobs and (
         choices.ADVANTAGE[knobs["advantage"]].group or choices.SELECTION[knobs["selection"]].group))

@@ -28,7 +28,7 @@ def asked(algorithms: Sequence[str], *, knob: str = "", values: Sequence[Value] 
 
 
 def finding(row: Mapping[str, Any]) -> str:
-    """What a row's mean gradient is found to be beside the exact one, in two words."""
+    """The verdict on a row's mean gradient beside the exact one, in two words."""
     if row.get("fault"):
         return "no gradient"
     if not row["biased"]:
@@ -45,7 +45,7 @@ def number(interval: Sequence[float | None] | None) -> str:
 
 
 def frozen(progress: float = PROGRESS) -> str:
-    """Which policy is frozen, in a sentence; `progress` is its share of the way to the best reward.
+    """A sentence that says which policy is frozen; `progress` is its share of the way to the best reward.
 
     >>> frozen(0.3)
     'The policy is trained by exact gradient ascent 30 % of the way to the best reward, then frozen.'
@@ -55,7 +55,7 @@ def frozen(progress: float = PROGRESS) -> str:
 
 
 def notes(found: Mapping[str, Any]) -> list[str]:
-    """What the table was measured on, and what its numbers are."""
+    """Notes on the table: its data, and the meaning of its numbers."""
     return [
         f"Problem {found['task']}, model {found['model']}, {found['completions']:,} completions of each prompt; "
         f"{found['batches']:,} batches a row, seed {found['seed']}.",

@@ -64,7 +64,7 @@ class Row:
 
     @property
     def batch(self) -> str:
-        """What a step learns from: "256 completions × 2"; the last is its updates, where there are several."""
+        """The batch of a step: "256 completions × 2"; the last is its updates, where there are several."""
         knobs = self.spec.knobs
         if "prompts_per_step" in knobs:
             updates = int(knobs.get("updates_per_batch", 1)) * int(knobs.get("mini_batches", 1))

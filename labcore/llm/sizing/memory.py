@@ -40,7 +40,7 @@ PHASES = ALWAYS, SAMPLES, LEARNS, DRAWS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes(Layers):
-    """What the job `sizes` finds of a run: the sizes of its policy, and more. `held` are its networks as the job
+    """The result of the job `sizes` of a run: the sizes of its policy, and more. `held` are its networks as the job
     `models_held` counts them; `prompt` and `answer` tokens of the longest (answer 0: they are sampled). The rest are
     limits of the engine: parameters that are copied at every step, prompts that are sampled at once for pairs."""
 
@@ -79,13 +79,13 @@ class Part:
 
 
 def mode_of(spec: RunSpec) -> Mode:
-    """How the run has its passes."""
+    """The mode of the run's passes."""
     return Mode(machine.device_kind(spec.device) or "cpu", HALF if spec.knobs["dtype"] == "bf16" else FULL,
                 bool(spec.knobs.get("gradient_checkpointing")), bool(spec.knobs.get("compile")))
 
 
 def whole_batch(spec: RunSpec, sizes: Sizes) -> Batch:
-    """What a run learns from in one update."""
+    """The whole batch of one update of a run."""
     knobs, loop = spec.knobs, spec.row.loop
     limit = min(int(knobs["max_new_tokens"]), max(1, sizes.context - sizes.prompt))
     length = min(sizes.answer, max(1, sizes.context - sizes.prompt)) or limit
@@ -288,7 +288,7 @@ class Estimate:
         return f"It fits: it needs {need}, and {there}."
 
     def advice(self, name_of: Callable[[str], str] = str) -> str:
-        """What to change so that it fits, in a sentence; empty where nothing has to. `name_of` names a knob."""
+        """The changes that make it fit, in a sentence; empty where it fits. `name_of` names a knob."""
         if self.sure is not False:
             return ""
         if not self.ways:
@@ -299,7 +299,7 @@ class Estimate:
 
 
 def _first(value: Value) -> str:
-    """What has to be done before a knob can have this value, in brackets; mostly nothing."""
+    """The step to take before a knob can have this value, in brackets; mostly empty."""
     return f" (install it first: {eight_bit.INSTALL})" if value == eight_bit.EIGHT_BIT and eight_bit.missing() else ""
 
 

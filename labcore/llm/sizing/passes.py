@@ -65,8 +65,8 @@ class Layers:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a run does at once. `prompts` and `group` of an update's micro-batch; `sampled` rows are drawn together;
-    `prompt` and `length` are tokens."""
+    """The rows that a run computes at once. `prompts` and `group` of an update's micro-batch; `sampled` rows are drawn
+    together; `prompt` and `length` are tokens."""
 
     prompts: int
     group: int
@@ -86,7 +86,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Mode:
-    """How a run has its passes: on which kind of device, with numbers of `width` bytes, with layers that are
+    """The mode of a run's passes: on which kind of device, with numbers of `width` bytes, with layers that are
     `recomputed` in the backward pass, or `compiled`; without `gradient` there is no backward pass."""
 
     device: str = "cpu"
@@ -113,7 +113,7 @@ def way(layers: Layers, done: Batch, mode: Mode) -> Way:
 
 
 def cost(layers: Layers, done: Batch, by: Way) -> float:
-    """What a layer's pass takes on a GPU, in operations / 4H: 6H a token (12 H² weights), and one a pair of tokens."""
+    """The cost of a layer's pass on a GPU, in operations / 4H: 6H a token (12 H² weights), and one a pair of tokens."""
     if by == "causal":
         return done.rows * (6 * layers.hidden * done.row + done.row**2 / 2)
     after = done.group * (done.length - 1)

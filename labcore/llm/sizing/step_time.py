@@ -55,7 +55,7 @@ def speed_asked(spec: RunSpec, sizes: Sizes) -> jobs.Spec:
 
 @dataclass(frozen=True)
 class Need:
-    """What a step takes: `seconds`, and `bytes` of memory at the most. `fits`: None where nobody knows."""
+    """The cost of a step: `seconds`, and `bytes` of memory at the most. `fits`: None where nobody knows."""
 
     seconds: float
     bytes: int
@@ -63,7 +63,7 @@ class Need:
 
 
 def need(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> Need:
-    """What a step of a run takes; `speed` is what the job `speed_asked` found."""
+    """The cost of a step of a run; `speed` is what the job `speed_asked` found."""
     found = memory.estimate(spec, vars(sizes))
     return Need(seconds(spec, sizes, speed), found.peak, found.sure)
 
@@ -140,8 +140,8 @@ def alternatives(spec: RunSpec) -> dict[Way, RunSpec]:
 
 
 def lighter(spec: RunSpec, sizes: Sizes, with_lora: Sizes | None, speed: Mapping[str, Any]) -> list[Lighter]:
-    """What may be proposed where a step is slow or may not fit: each that saves something. `with_lora` are the sizes
-    of the run with LoRA."""
+    """The settings to propose where a step is slow or may not fit: each saves something. `with_lora` are the sizes of
+    the run with LoRA."""
     now = need(spec, sizes, speed)
     if now.seconds <= SLOW and now.fits is not False:
         return []

@@ -146,7 +146,7 @@ def made(folder: Path, *, spare: bool = False) -> Path:
 
 
 def max_runs(usual: int | None = None) -> int:
-    """How many runs go at once: `RL_LAB_MAX_RUNS`, else `usual`, else the number of cores.
+    """The number of runs at the same time: `RL_LAB_MAX_RUNS`, else `usual`, else the number of cores.
 
     Raises:
         LabError: `RL_LAB_MAX_RUNS` is not a whole number from 1.

@@ -35,7 +35,7 @@ class Damaged(LabError):
 
 
 class Publishing:
-    """What publishes the files of a worker or of a lab's server, as a context. This one publishes nothing."""
+    """A context that publishes the files of a worker or of a lab's server. This one publishes nothing."""
 
     def __enter__(self) -> Self:
         self.open()
@@ -168,14 +168,14 @@ def publish(runs: Any, chosen: Sequence[str], again: bool) -> Iterator[str]:
 
 @_answered_by("publishers:OfWorker")
 def of_worker(runs: Any) -> Publishing:
-    """What publishes the runs of a worker. Raises LabError where the setting cannot be used."""
+    """The context that publishes the runs of a worker. Raises LabError where the setting cannot be used."""
     return Publishing()
 
 
 @_answered_by("publishers:OfLab")
 def of_lab(runs: Any) -> Publishing:
-    """What publishes all that the lab's folder has and the object store lacks, and keeps the folder small. Raises
-    LabError where the object store cannot be used, or `RL_LAB_CACHE_GB` is no number."""
+    """The context that publishes all that the lab's folder has and the object store lacks, and keeps the folder small.
+    Raises LabError where the object store cannot be used, or `RL_LAB_CACHE_GB` is no number."""
     return Publishing()
 
 

@@ -20,8 +20,8 @@ _COMMENT = "#"
 
 @dataclass(frozen=True)
 class Head:
-    """How a file begins: its delimiter, its header, how many lines come before the first row, and whether comments are
-    among them."""
+    """The beginning of a file: its delimiter, its header, how many lines come before the first row, and whether
+    comments are among them."""
 
     delimiter: str
     header: tuple[str, ...]

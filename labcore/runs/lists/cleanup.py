@@ -55,7 +55,7 @@ def delete_spare(run_id: str) -> int:
 
 
 def _spare_folders(run_id: str, published: bool = False) -> Iterator[Path]:
-    """Those that are here; with `published` also those that only the object store has."""
+    """The spare folders that are here; with `published` also those that only the object store has."""
     folder = run_folder(run_id)
     yield from (folder / name for name in SPARE
                 if (folder / name).is_dir() or (published and storage.names(run_id, name)))
@@ -202,8 +202,8 @@ def _parts(path: str) -> list[str]:
 
 
 def _on_disk() -> Iterator[str]:
-    """What the runs of this folder name, also those that the store does not know, which may have had another one, and
-    the files of what was imported."""
+    """The uploads that the runs of this folder name, also runs that the store does not know, which may have had another
+    one, and the files of what was imported."""
     yield from imported.sources()
     for pattern in ("*/spec.json", f"*/{START}/spec.json"):
         for file in home().glob(pattern):

@@ -94,7 +94,7 @@ class RunSpec:
 
     @property
     def weights(self) -> str:
-        """How it learns its model's weights: see `weights_of`."""
+        """The way in which it learns its model's weights: see `weights_of`."""
         return weights_of(self.kind_row, self.model, self.knobs)
 
     @property
@@ -111,7 +111,7 @@ class RunSpec:
 
     @property
     def stem(self) -> str:
-        """How the names of its runs begin, which are those of folders.
+        """The beginning of the names of its runs, which are those of folders.
 
         A task may be an environment's id, such as ALE/Pong-v5, of any length: its end says most.
         """

@@ -29,7 +29,7 @@ def fault(device: str) -> str:
 
 
 def fault_of(spec: RunSpec) -> str:
-    """The same of a run on this machine; empty where it samples with the lab's own engine."""
+    """The fault of a run on this machine; empty where it samples with the lab's own engine."""
     return fault(machine.device_kind(spec.device)) if by_vllm(spec.knobs) else ""
 
 

@@ -172,7 +172,7 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
             changes.set_sweep(connection, sweep, name=name)
 
     def tally(self, sweep: str | None = None) -> dict[str, int]:
-        """How many runs of a sweep, or of the whole store, are in each state."""
+        """The number of runs of a sweep, or of the whole store, in each state."""
         listed = runs.outerjoin(marks, marks.c.id == runs.c.id)
         query = sa.select(runs.c.state, sa.func.count().label("many")).select_from(listed).where(
             marks.c.deleted.is_(None)).group_by(runs.c.state)

@@ -179,7 +179,7 @@ def _ranking(now: Standing, only: Collection[str] | None) -> None:
 
 
 def _left_out(now: Standing) -> str:
-    """What has no rank, and why."""
+    """The settings without a rank, and why."""
     parts = []
     if now.metric.better and any(not setting.whole for setting in now.ranked):
         parts.append("A setting is ranked once all of its runs have finished. Runs that were stopped early are not "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labcore.catalog.llm.hub_models import HUB_MODELS
+from labcore.catalog.llm.models import HUB_MODELS
 
 # Layers, hidden, heads, key-value heads, numbers of a head, inner, vocabulary; matrices of the vocabulary's size in the
 # file; megabytes of the tokenizer's files.
