@@ -169,7 +169,8 @@ class _Attention(torch.autograd.Function):
         x, y = found.add_norm(x, delta, norm, eps)
         whole = (torch.addmm(_one(biases), y, weight.t()) if biases else torch.mm(y, weight.t())).view(len(x), -1, size)
         found.turn_(whole, sum(ctx.heads[:2]), rows.cos, rows.sin, 1.0)
-        seen, totals = rows_attend(*whole.split(ctx.heads, 1), rows, scale)
+        queries, keys, values = whole.split(ctx.heads, 1)
+        seen, totals = rows_attend(queries, keys, values, rows, scale)
         ctx.save_for_backward(x, norm, weight, out, whole, seen, totals)
         return x if delta is not None else x.view_as(x), torch.mm(seen.flatten(1), out.t())
 
@@ -180,8 +181,9 @@ class _Attention(torch.autograd.Function):
         wanted, of_out, of_weights, of_biases = ctx.needs_input_grad[4:], None, [None] * 3, list[Tensor]()
         if wanted[3]:
             of_out = torch.mm(pull.t(), seen.flatten(1))
-        slopes = torch.cat(rows_attend_back(torch.mm(pull, out).view_as(seen), *whole.split(heads, 1), seen, totals,
-                                            rows, ctx.scale), 1)
+        queries, keys, values = whole.split(heads, 1)
+        slopes = torch.cat(rows_attend_back(torch.mm(pull, out).view_as(seen), queries, keys, values, seen, totals, rows,
+                                            ctx.scale), 1)
         of_all = found.turn_(slopes, sum(heads[:2]), rows.cos, rows.sin, -1.0).flatten(1)
         sizes = [count * whole.shape[2] for count in heads]
         if any(wanted[4:7]):

@@ -170,7 +170,8 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
 
     def run(layer: Any, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
         return _mlp(layer, *_attention(layer, x, delta, rows))
-    x, delta = trunk.embed_tokens(tokens), None
+    x: Any = trunk.embed_tokens(tokens)
+    delta: Any = None
     for number, layer in enumerate(trunk.layers, 1):
         x, delta = recompute.run(layer, run, layer, x, delta)
         passed(x, number, len(trunk.layers))
