@@ -45,6 +45,8 @@ CSS = """
 .st-key-side,.st-key-side .stVerticalBlock{gap:.3rem}
 .st-key-side [data-testid=stSliderTickBar]{display:none}
 .st-key-side label p{font-size:14px}
+[role=option]{height:auto!important;min-height:2.2rem;padding-block:.2rem!important}
+[role=option]>[data-item-hl]{white-space:normal!important;height:auto!important;line-height:1.35}
 .st-key-side .stColumn{min-width:0}
 .stElementContainer:has(.rl-fold-note){position:relative;z-index:1;height:0;margin-bottom:-.3rem}
 .rl-fold-note{position:absolute;right:12px;top:8px;font-size:12.5px;color:light-dark(#0072B2,#4FA8E0);
@@ -59,7 +61,8 @@ CSS = """
 @container (max-width:250px){.st-key-setup .stHorizontalBlock:has(.stSelectbox){flex-wrap:wrap;row-gap:.3rem}
   .st-key-setup .stColumn:has(.stSelectbox){flex:1 0 100%}}
 .st-key-pretrained_models{margin-top:-.45rem}
-.st-key-pretrained_models button{min-height:1.4rem;padding:0;border:none;background:none;justify-content:flex-end}
+.st-key-pretrained_models button{min-height:1.4rem;padding:0 .25rem;border:none;background:none;
+  justify-content:flex-end}
 .st-key-show_knobs{display:none}
 .st-key-resume_banner{padding:.3rem .8rem;border-radius:8px;background:light-dark(#F5F6F8,#1E2329)}
 div:has(>.st-key-bar),div:has(>.st-key-clock){position:sticky;z-index:20;

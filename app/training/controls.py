@@ -32,6 +32,7 @@ WHEN = {"live": "live", "next batch": "next batch", "restart": "new run"}
 MANTISSAS = (1, 1.5, 2, 3, 5, 7)
 BEYOND = 5  # times as coarse as the fiftieth part: the steps of a slider beyond the usual range
 LONGEST = 28  # characters of a value on a button
+SHOWN_WHOLE = 38  # characters of a choice that its box shows in the column of knobs
 
 
 @dataclass
@@ -270,8 +271,11 @@ def number(target: Target, knob: Knob) -> None:
 
 
 def _choice(target: Target, knob: Knob) -> None:
+    """A list of choices; below it the chosen one in full where the box would cut it."""
     st.selectbox(**_common(target, knob, "choice"), options=knob.choices,
                  index=knob.choices.index(target.values[knob.key]), format_func=partial(written, knob.key))
+    if len(words := written(knob.key, target.values[knob.key])) > SHOWN_WHOLE:
+        st.caption(literal(words))
 
 
 def _switch(target: Target, knob: Knob) -> None:

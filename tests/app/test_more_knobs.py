@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from app.naming import written
+from app.tokens import literal
 from app.training import more_knobs
 from labcore.catalog.knob import GROUPS
 from labcore.runs.spec.run_spec import every_knob
@@ -39,6 +41,16 @@ def test_every_knob_is_in_a_group_that_the_form_has():
 def test_a_slider_reaches_at_least_as_far_as_usual_and_nothing_that_is_refused(knob):
     if knob.reach:
         assert knob.safe and knob.low <= knob.reach[0] <= knob.safe[0] < knob.safe[1] <= knob.reach[1] <= knob.high
+
+
+def test_a_choice_with_a_long_name_is_written_in_full_below_its_box(page):
+    test = page("llm")
+    for key in (more_knobs.KEY, more_knobs.key_of("advantage")):
+        test.session_state[key] = True
+    chosen = labelled(ran(test), "selectbox", "Advantage")
+    captions = [caption.value for caption in test.caption]
+    assert literal(written("advantage", chosen.value)) in captions
+    assert labelled(test, "selectbox", "Normalisation").value == "none" and "none" not in captions
 
 
 def test_a_closed_group_draws_nothing_and_says_how_many_of_its_knobs_are_changed(page):

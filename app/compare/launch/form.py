@@ -47,7 +47,7 @@ def form() -> None:
     """The whole form, down to the one button that starts everything."""
     place = st.session_state.get("launch") or _opened()
     with st.container(border=True, key="launch"):
-        left, right = st.columns([1, 1.1], vertical_alignment="bottom")
+        left, right = st.columns(2, gap="small", vertical_alignment="bottom")
         with left:
             _choose(place, "way", "Compare", WAYS)
         with right:
