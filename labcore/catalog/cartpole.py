@@ -285,9 +285,9 @@ ENV_ARGS = Knob("env_args", "Arguments of the world", "", "Arguments of the envi
 # Methods that learn a world badly, as measured with its defaults (docs/environments.md).
 _CAUTIONS = {
     "Pendulum-v1": {
-        "reinforce": "REINFORCE does not learn this world: it makes one update per 3,200 steps of the environment, and the "
-                     "noise of whole episodes hides what a torque changed. Choose PPO or TRPO.",
-        "a2c": "A2C learns this world with some seeds only. PPO and TRPO learn it reliably."},
+        "reinforce": "REINFORCE does not learn this world in a run of the usual length: it makes one update per 3,200 "
+                     "steps of the environment. Choose PPO or TRPO.",
+        "a2c": "A2C learns this world slowly, and not with every seed. Choose PPO or TRPO."},
 }
 
 # Where a world needs other values than the rows.
@@ -299,8 +299,8 @@ _OWN: dict[str, dict[str, dict[str, Value]]] = {
     "Pendulum-v1": {
         "ppo": {"gamma": 0.95, "environments": 16, "rollout_steps": 128, "epochs": 10, "mini_batches": 4,
                 "learning_rate": 3e-3, "critic_learning_rate": 3e-3},
-        "a2c": {"gamma": 0.95, "gae_lambda": 0.95, "rollout_steps": 16, "normalise": True, "entropy_coef": 0.0,
-                "learning_rate": 3e-3, "critic_learning_rate": 5e-3},
+        "a2c": {"gamma": 0.95, "gae_lambda": 0.95, "environments": 64, "rollout_steps": 16, "normalise": True,
+                "entropy_coef": 0.0, "learning_rate": 3e-3, "critic_learning_rate": 5e-3},
         "trpo": {"gamma": 0.95, "gae_lambda": 0.95, "environments": 16, "rollout_steps": 128,
                  "critic_learning_rate": 3e-3, "anneal": True},
         "reinforce": {"gamma": 0.95, "gae_lambda": 0.95, "learning_rate": 5e-3, "critic_epochs": 40},

@@ -162,7 +162,7 @@ _LLM = (
         task="countdown", knobs=_LEVELS, beside="pool_learnable"),
     Preset("pool_learnable", "Prompts by pass rate", "Prompts in proportion to p(1−p), where p is the pass rate", (
         "Prompts that are always or never solved are drawn rarely, so fewer groups have equal rewards.",
-        "The reward rises partly because other prompts are drawn: compare the answers of both runs on the page Compare.",
+        "The reward rises partly because other prompts are drawn: the page Compare shows the answers of both runs.",
         "The chart Prompt pool shows the share of prompts in reach."),
         "zero_variance", 'mean(run, "frac_reward_zero_std") < mean(beside, "frac_reward_zero_std") - 0.1', steps=40,
         task="countdown", knobs={**_LEVELS, "prompt_choice": "learnable"}, beside="pool_uniform"),

@@ -74,6 +74,8 @@ def test_a_method_of_a_few_actions_is_not_ready_for_continuous_ones(page):
     test = page("cartpole", task="Pendulum-v1", algorithm="dqn")
     assert says(html(test), "Pendulum-v1", "continuous actions", "needs discrete ones")
     assert test.button(key="do:Run").disabled
+    weak = page("cartpole", task="Pendulum-v1", algorithm="reinforce")
+    assert "Ready, with warnings.</b> REINFORCE does not learn this world" in html(weak)
 
 
 def test_the_arguments_of_a_world_are_a_form(page, lab):
