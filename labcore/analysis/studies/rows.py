@@ -272,10 +272,11 @@ def _process_rewards() -> Study:
     plain: dict[str, Value] = {**GROUPS, "beta": 0.0, "updates_per_batch": 4}
     scored: dict[str, Value] = {"reward_source": "process_reward", **plain}
     both: dict[str, Value] = {"step_reward": "difference", "outcome_weight": 1.0}
+    forms: tuple[dict[str, Value], ...] = ({}, {"step_reward": "min_form"}, both)
     names = summed, lowest, mixed = "PRM, sum", "PRM, lowest score", "PRM, difference, and outcome"
     settings = [Setting("Outcome", "grpo", plain), *(
         Setting(name, "grpo_process", {**scored, **more}, members=1)
-        for name, more in zip(names, ({}, {"step_reward": "min_form"}, both), strict=True))]
+        for name, more in zip(names, forms, strict=True))]
     gold, fell = Measure("last", "exact_match", 5), Measure("change", "exact_match", 5)
     return Study(
         "process_rewards", "Process against outcome", "A policy that maximises the sum of a process reward model's "
