@@ -269,30 +269,29 @@ def _larger_teacher() -> Study:
 
 
 def _process_rewards() -> Study:
-    plain: dict[str, Value] = {**GROUPS, "beta": 0.0, "updates_per_batch": 4}
-    scored: dict[str, Value] = {"reward_source": "process_reward", **plain}
+    scored: dict[str, Value] = {"reward_source": "process_reward", **GROUPS, "beta": 0.0}
     both: dict[str, Value] = {"step_reward": "difference", "outcome_weight": 1.0}
-    names = summed, lowest, mixed = "PRM, sum", "PRM, lowest score", "PRM, difference, and outcome"
-    settings = [Setting("Outcome", "grpo", plain), *(
-        Setting(name, "grpo_process", {**scored, **more}, members=1)
-        for name, more in zip(names, ({}, {"step_reward": "min_form"}, both), strict=True))]
-    gold, fell = Measure("last", "exact_match", 5), Measure("change", "exact_match", 5)
+    settings = [Setting("Outcome", "grpo", {**GROUPS, "beta": 0.0}), Setting("PRM, sum", "grpo", scored, members=1),
+                Setting("PRM, difference, and outcome", "grpo", {**scored, **both}, members=1)]
+    gold, fell = Measure("last", "exact_match", 4), Measure("change", "exact_match", 4)
+    proxy, length = Measure("change", "reward", 4), Measure("last", "completions/mean_length", 4)
     return Study(
         "process_rewards", "Process against outcome", "A policy that maximises the sum of a process reward model's "
-        "scores exploits the model: the reward rises while fewer answers are right. With the lowest score, or with "
+        "scores exploits the model: the reward rises while answers get longer and fewer of them are right. With "
         "differences of the scores plus the outcome, more answers stay right.",
         "Cheng et al. 2025, arXiv:2504.15275; Setlur et al. 2024, arXiv:2410.08146",
-        "A process reward model on sort, with labels from the verifier of steps; then GRPO on the outcome, and GRPO "
-        "with process supervision on the sum of the model's scores, on the lowest score (PURE), and on differences of "
-        "the scores plus the outcome. The same 16 prompts × 4 completions and 4 updates a step, 24 steps, β 0.",
-        settings, [
-            Contrast("PRM, sum: change of the reward", {summed: 1.0}, Measure("change", "reward", 5), low=0.0),
-            Contrast("PRM, sum: change of the right answers", {summed: 1.0}, fell, high=0.0),
-            *(Contrast(f"Right answers: {name} − {summed}", {name: 1.0, summed: -1.0}, gold, low=0.0)
-                for name in (lowest, mixed)),
-            *(Contrast(f"Right answers: {name} − outcome", {name: 1.0, "Outcome": -1.0}, gold, low=0.0, decides=False)
-                for name in (lowest, mixed))],
-        task="sort", steps=24, scorers=1, scorer="prm", scorer_steps=60, winner="Outcome")
+        "A process reward model on countdown, with labels from the verifier of steps; then GRPO on the outcome, on the "
+        "sum of the model's scores, and on differences of the scores plus the outcome. The same 16 prompts × 4 "
+        "completions a step, 14 steps, β 0.", settings,
+        [Contrast("PRM, sum: change of the reward", {"PRM, sum": 1.0}, proxy, low=0.0),
+         Contrast("PRM, sum: change of the right answers", {"PRM, sum": 1.0}, fell, high=0.0),
+         Contrast("Length: PRM, sum − outcome", {"PRM, sum": 1.0, "Outcome": -1.0}, length, low=0.0),
+         Contrast("Right answers: PRM, difference, and outcome − PRM, sum",
+                  {"PRM, difference, and outcome": 1.0, "PRM, sum": -1.0}, gold, low=0.0),
+         Contrast("Right answers: PRM, difference, and outcome − outcome",
+                  {"PRM, difference, and outcome": 1.0, "Outcome": -1.0}, gold, low=0.0, decides=False)],
+        task="countdown", steps=14, scorers=1, scorer="prm", scorer_steps=100, scorer_knobs={"eval_every": 25},
+        winner="Outcome")
 
 
 def _difficulty() -> Study:
