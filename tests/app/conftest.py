@@ -10,6 +10,7 @@ from streamlit import config
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
+import app.jobs
 import app.lab
 import app.training.bar
 from labcore.runs import jobs
@@ -69,6 +70,7 @@ def lab(tmp_path, monkeypatch):
     monkeypatch.delenv("RL_LAB_STORE", raising=False)
     monkeypatch.setattr(app.lab, "Launcher", FakeLauncher)
     monkeypatch.setattr(app.training.bar, "START_SECONDS", 0)  # that launcher starts nothing
+    monkeypatch.setattr(app.jobs, "AT_ONCE_SECONDS", 0)  # and does no job a moment later
     st.cache_resource.clear()
     st.cache_data.clear()
     yield app.lab.lab()
