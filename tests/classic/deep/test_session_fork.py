@@ -13,7 +13,7 @@ from tests.classic.forks import child_of, saved_at
 
 
 @pytest.mark.parametrize("method, task", zip(ALGORITHMS, itertools.cycle(["CartPole-v1", "FrozenLake-v1"]),
-                                                strict=False))
+                                             strict=False))
 def test_a_deep_method(start, method, task, tmp_path):
     session = start(method, task=task)
     records = saved_at(session, 2, tmp_path / "at")
