@@ -1,7 +1,8 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and the tests.
 # make format: autopep8 fixes spaces and indentation.   make formatted: fails if it would change a file.
 # make docs: the site of docs/ in build/site; it fails where a link leads nowhere.
-# make test-long: tests that train for long: lessons, over-optimisation, the shipped bases; no part of make test.
+# make test-long: what trains for long (lessons, over-optimisation, the shipped bases), and every row and pair of choices
+# where make test tries one of each sort; no part of make test.
 # make test-real: the whole way with a real instruct model of 135 M parameters (98 MB to download); no part of make test.
 # make mutants: faults put into the engine one by one, each of which a test has to notice; long, and no part of make test.
 # make soak: kills, full disks, bad inputs and a loaded store for half an hour (make soak MINUTES=3: for three

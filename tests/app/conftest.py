@@ -10,6 +10,7 @@ from streamlit import config
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
+import app.jobs
 import app.lab
 import app.training.bar
 from labcore.runs import jobs
@@ -63,12 +64,18 @@ def as_the_server_is_set():
             config.set_option(f"{section}.{name}", value)
 
 
+@pytest.fixture(autouse=True)
+def no_supervisor(monkeypatch):
+    """A real one would load torch and keep a core busy; parts of a page ask for the lab where a test does not."""
+    monkeypatch.setattr(app.lab, "Launcher", FakeLauncher)
+
+
 @pytest.fixture
 def lab(tmp_path, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
     monkeypatch.delenv("RL_LAB_STORE", raising=False)
-    monkeypatch.setattr(app.lab, "Launcher", FakeLauncher)
     monkeypatch.setattr(app.training.bar, "START_SECONDS", 0)  # that launcher starts nothing
+    monkeypatch.setattr(app.jobs, "AT_ONCE_SECONDS", 0)  # and does no job a moment later
     st.cache_resource.clear()
     st.cache_data.clear()
     yield app.lab.lab()

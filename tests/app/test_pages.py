@@ -91,13 +91,18 @@ def unlike_forms() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("algorithm", unlike_forms())
+FORMS = unlike_forms()
+PRESSED = {ALGORITHMS[key].loop: key for key in FORMS}.values()  # of each loop one
+
+
+@pytest.mark.parametrize("algorithm", FORMS)
 def test_each_sort_of_algorithm_has_a_form_and_a_picture(page, lab, algorithm):
     test = page("llm", algorithm=algorithm)
     assert escape(ALGORITHMS[algorithm].summary)[:20] in html(test)
-    test.button(key="do:Run").click()
-    ran(test)
-    assert lab.store.runs()[0].spec.algorithm == algorithm
+    if algorithm in PRESSED:  # the next test makes the specs of all
+        test.button(key="do:Run").click()
+        ran(test)
+        assert lab.store.runs()[0].spec.algorithm == algorithm
 
 
 def test_each_algorithm_can_be_chosen_and_run_untouched(monkeypatch):

@@ -24,6 +24,7 @@ ASKED = {key for rule in RULES for key in rule.knobs} | {
     key for family in choices.FAMILIES for choice in family.members for key in choice.needs}
 ELSEWHERE = {"teacher", "reward_model", "reward_function", "reward_weights", "judge_url", "judge_model",
              "judge_instruction", "uncertainty_weight", "stop_gold_fall", "lora_alpha", "sft_target",
+             "context_template",
              "format_weight",
              "tracker_half_life",  # from the second visit of a prompt on
              "recompute_logprobs", "importance_mode",  # in fp32 by the rounding of the first update alone

@@ -21,6 +21,9 @@ from tests.llm.tools import TINIER, Letters, records, session, spec, unlike, wei
 from tests.words import says
 
 ALGORITHMS = unlike(TABLE.values())
+# Of each loop the row with most to save; the others by `make test-long`.
+MOST = {TABLE[key].loop: key for key in sorted(ALGORITHMS, key=lambda key: len(TABLE[key].models))}.values()
+OF_LOOPS = [pytest.param(key, marks=() if key in MOST else pytest.mark.long) for key in ALGORITHMS]
 STEPS, SAVED_AT = 6, 3  # the step after the save draws from every generator; the line of step 1 lies before it
 
 
@@ -83,7 +86,7 @@ def test_a_resumed_run_draws_its_noise_and_its_rounds_again(algorithm, further, 
     assert_alike(begun(resume=tmp_path), whole, expected)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", OF_LOOPS)
 def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorithm, whole, tmp_path):
     folder, _, expected = whole(algorithm)
     parent = session(algorithm, steps=STEPS, resume=folder, **given(algorithm))
@@ -99,7 +102,7 @@ def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorit
     assert next(record for record in fresh.run() if record is not None).metrics != expected[0].metrics
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", OF_LOOPS)
 def test_saving_changes_nothing(algorithm, tmp_path):
     plain, saving = (session(algorithm, **given(algorithm)) for _ in range(2))
     expected, got = records(plain), []

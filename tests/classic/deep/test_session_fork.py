@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -10,8 +12,8 @@ from labcore.classic.deep.session import DeepSession
 from tests.classic.forks import child_of, saved_at
 
 
-@pytest.mark.parametrize("task", ["CartPole-v1", "FrozenLake-v1"])
-@pytest.mark.parametrize("method", ALGORITHMS)
+@pytest.mark.parametrize("method, task", zip(ALGORITHMS, itertools.cycle(["CartPole-v1", "FrozenLake-v1"]),
+                                             strict=False))
 def test_a_deep_method(start, method, task, tmp_path):
     session = start(method, task=task)
     records = saved_at(session, 2, tmp_path / "at")

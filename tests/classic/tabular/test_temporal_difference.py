@@ -206,10 +206,11 @@ class ExploringStarts(TDLearner):
 
 
 COUNT = {"textbook": 1500, "corridors": 15_000, "cliff": 30_000, "two_goals": 15_000}
+LARGER = [world for world in COUNT if world != "textbook"]  # each of them for some of the methods
 
 
-@pytest.mark.parametrize("name", LEARNING)
-@pytest.mark.parametrize("world", COUNT)
+@pytest.mark.parametrize("name, world", [(name, world) for place, name in enumerate(LEARNING)
+                                         for world in ("textbook", LARGER[place % len(LARGER)])])
 def test_every_method_converges_to_q_star(name, world):
     """Episodes of three steps: without the bootstrap at a time limit no reward beyond them would be known."""
     maze = build(TASKS[world], {})

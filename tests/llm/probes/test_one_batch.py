@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
+from functools import cache
 from unittest.mock import patch
 
 import pytest
@@ -67,7 +68,12 @@ def gradient_of_the_loop(session: LlmSession, rollout) -> torch.Tensor:
 
 @pytest.fixture
 def batch():
-    """A GRPO session off its reference, and a ragged batch of it with rewards that all differ."""
+    """A GRPO session off its reference, and a ragged batch of it with rewards that all differ: a copy of one."""
+    return copy.deepcopy(sampled_once())
+
+
+@cache
+def sampled_once():
     session = tools.session("grpo")
     tools.shake(session.policy, by=0.3)
     found = collect(session)
