@@ -73,6 +73,6 @@ def test_what_the_engine_notes_on_a_step_has_a_line_of_its_own(terminal_there, c
     run_id = store.create(fake.grpo(10))
     line.show(run_id, Record(1, 8, {"reward": 0.5}), 1.0)
     line.show(run_id, Record(2, 8, {"reward": 0.5}, notes=("The environment ended no episode.",)), 1.1)
-    told = capsys.readouterr().err.replace(ERASE, "").splitlines()
+    told = capsys.readouterr().err.replace(ERASE, "\n").splitlines()
     assert [each.split("  ", 1)[1] for each in told if "ended no episode" in each] == [
         "step 2: The environment ended no episode."]
