@@ -15,7 +15,7 @@ from labcore.tasks.environment import Environment, EnvironmentTask, Player, Row,
 from labcore.tasks.task import Chance
 
 HIGHER, LOWER, CORRECT, INVALID = "higher", "lower", "correct", "no number"
-HEARD = 0.8  # share of the hints that the simple player hears
+HEARD = 0.5  # share of the hints that the simple player hears
 
 
 class NumberGame:
