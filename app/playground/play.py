@@ -60,7 +60,7 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any]) -> None:
         about = {"job": "episode", "model": parse(place.models[0]).pinned.name, "seed": seed, "row": row, **settings}
         played = of(task, seed, kept.turns, row)
         over = played.done or len(played.moves) >= task.max_turns
-        left, right = st.columns(2, gap="large")
+        left, right = st.columns([1.5, 1], gap="large")
         with left:
             st.html(f"{CSS}{card(played.first, pictured(played, kept.turns) | {'open': not over}, kept.by)}")
             if kept.asked != 0 and not over:
@@ -122,8 +122,9 @@ def pictured(play: Play, begun: Sequence[Begun] = ()) -> dict[str, Any]:
 def _go_on(kept: Kept, played: Play, most: int) -> None:
     """A box for the next turn, the model's ways to write it, and a box for what the environment says."""
     turn, key = len(played.moves) + 1, f"{kept.number}:{len(kept.turns)}"
-    with st.form(f"playground:turn:{key}", border=False):
-        text = st.text_input(f"Your turn {turn} of at most {most}", key=f"playground:said:{key}")
+    with st.form(f"playground:turn:{key}", border=False), st.container(
+            horizontal=True, vertical_alignment="bottom", gap="small"):
+        text = st.text_input(f"Your turn {turn} of at most {most}", key=f"playground:said:{key}", width="stretch")
         if st.form_submit_button("Send", icon=":material/send:") and text:
             kept.add(text, YOU)
             st.rerun()

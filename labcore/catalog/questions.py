@@ -237,7 +237,8 @@ QUESTIONS = (
              "answers. The model learns only from its own tokens: the environment's tokens are masked out of the loss "
              "and of every metric. With one reward for the episode, all turns share one advantage. If rewards arrive "
              "during an episode, try an advantage per turn: turn_return, or turn_gae with PPO's critic. If episodes do "
-             "not end, raise the turn limit or the length limit.",
+             "not end, raise the turn limit or the length limit. In the Playground you play an episode with the model, "
+             "and take over from any turn.",
              metrics=("episodes/mean_turns", "episodes/reward_per_turn", "episodes/unended_frac"),
              knobs=("max_turns", "turn_tokens", "observation_length", "observation_role")),
     Question("sft_first", _TEXT, "Why is the base trained by SFT first?",

@@ -97,6 +97,9 @@ class Progress:
             return
         if run_id != self._run_id:
             self._begin(run_id)
+        for note in record.notes:
+            self._write(f"{self._title}  step {record.step}: {note}")
+            self.close()
         if self._begun is None:
             self._begun = (record.step - 1, seconds if record.step > 1 else 0.0)
         self._values |= {key: record.metrics[key] for key in _HEADLINE if key in record.metrics}

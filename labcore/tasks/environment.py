@@ -107,6 +107,9 @@ class Play:
         self.moves: list[Move] = []
         self.done, self.cut = False, 0
         self.first = self._text(environment.reset(row), "reset")
+        if not self.first:
+            raise LabError(f"The environment {name} returned an empty observation from reset: return text for the model "
+                           "to read.")
 
     def step(self, text: str, instead: str | None = None) -> Move:
         """Have the environment answer a turn. While the episode goes on, `instead` is said in place of its answer; the
@@ -121,6 +124,9 @@ class Play:
         if not math.isfinite(number):
             raise LabError(f"The environment {self._name} returned {quoted(reward)} as the reward of turn {turn}: "
                            "return a finite number.")
+        if not isinstance(done, (bool, int, np.bool_)):
+            raise LabError(f"The environment {self._name} returned {quoted(done)} as done in turn {turn}: return True "
+                           "or False.")
         self.done = bool(done)
         move = Move(text, self._text(observation, f"step in turn {turn}"), number)
         if not (self.done or move.observation):

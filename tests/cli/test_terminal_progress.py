@@ -63,3 +63,16 @@ def test_a_quiet_one_says_nothing(capsys):
     store = Store()
     Progress(store, quiet=True).within(store.create(fake.grpo()), 1, "step 1: sampling")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("terminal_there", [True, False])
+def test_what_the_engine_notes_on_a_step_has_a_line_of_its_own(terminal_there, capsys, monkeypatch, clock):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal_there)
+    store = Store()
+    line = Progress(store)
+    run_id = store.create(fake.grpo(10))
+    line.show(run_id, Record(1, 8, {"reward": 0.5}), 1.0)
+    line.show(run_id, Record(2, 8, {"reward": 0.5}, notes=("The environment ended no episode.",)), 1.1)
+    told = capsys.readouterr().err.replace(ERASE, "\n").splitlines()
+    assert [each.split("  ", 1)[1] for each in told if "ended no episode" in each] == [
+        "step 2: The environment ended no episode."]

@@ -50,6 +50,8 @@ def test_rounding_does_not_unsolve_an_episode():
     (Step("go on", "1?", False), "returned '1\\?' as the reward of turn 1"),
     (Step(None, 0.0, False), "returned None as the observation from step in turn 1: return a text"),
     (Step("", 0.0, False), "returned an empty observation from step in turn 1, but the episode is not over"),
+    (Step("go on", 0.0, "false"), "returned 'false' as done in turn 1: return True or False"),
+    (Step("go on", 0.0, None), "returned None as done in turn 1: return True or False"),
 ])
 def test_an_answer_that_is_none_is_named(step, words):
     with pytest.raises(LabError, match=words):
@@ -59,6 +61,8 @@ def test_an_answer_that_is_none_is_named(step, words):
 def test_a_first_observation_is_a_text():
     with pytest.raises(LabError, match="returned 7 as the observation from reset: return a text"):
         play(first=7)
+    with pytest.raises(LabError, match="parrot returned an empty observation from reset: return text for the model"):
+        play(first="")
 
 
 def test_an_empty_observation_may_end_an_episode():
