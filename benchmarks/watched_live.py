@@ -126,8 +126,8 @@ def told(page: Page, seconds: float) -> str:
     drawn = page.evaluate("drawn.slice(-6)")
     every = (drawn[-1] - drawn[0]) / max(1, len(drawn) - 1) / 1000 if drawn else 0.0
     return (f"page, drawn every {every:.1f} s by now: {len(tasks)} tasks of more than 50 ms in {seconds:.0f} s, "
-            f"{sum(tasks) / seconds / 10:.0f} % of the time, the median {tasks[len(tasks) // 2] if tasks else 0:.0f} ms, "
-            f"the longest {tasks[-1] if tasks else 0:.0f} ms, {len(long)} of more than {BLOCKED:.0f} ms")
+            f"{sum(tasks) / seconds / 10:.0f} % of the time, the median {tasks[len(tasks) // 2] if tasks else 0:.0f} "
+            f"ms, the longest {tasks[-1] if tasks else 0:.0f} ms, {len(long)} of more than {BLOCKED:.0f} ms")
 
 
 def watched(options: argparse.Namespace, home: Path) -> int:
