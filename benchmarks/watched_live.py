@@ -35,7 +35,8 @@ from tests.browser.conftest import FLAGS, Server
 TOKEN = "benchmark-of-two-trainers"
 NEAR, FAR, STOP = "near", "far", "stop"
 TASKS = """() => {
-  window.tasks = [];
+  [window.tasks, window.drawn] = [[], []];
+  document.addEventListener("rl-row", () => drawn.push(performance.now()));
   new PerformanceObserver((list) => list.getEntries().forEach((entry) => tasks.push(entry.duration)))
     .observe({ entryTypes: ["longtask"] });
 }"""
@@ -122,9 +123,11 @@ def told(page: Page, seconds: float) -> str:
     """Say how often the page was blocked."""
     tasks = sorted(page.evaluate("tasks"))
     long = [each for each in tasks if each > BLOCKED]
-    return (f"page: {len(tasks)} tasks of more than 50 ms in {seconds:.0f} s, {sum(tasks) / seconds / 10:.0f} % of the "
-            f"time, the median {tasks[len(tasks) // 2] if tasks else 0:.0f} ms, the longest "
-            f"{tasks[-1] if tasks else 0:.0f} ms, {len(long)} of more than {BLOCKED:.0f} ms")
+    drawn = page.evaluate("drawn.slice(-6)")
+    every = (drawn[-1] - drawn[0]) / max(1, len(drawn) - 1) / 1000 if drawn else 0.0
+    return (f"page, drawn every {every:.1f} s by now: {len(tasks)} tasks of more than 50 ms in {seconds:.0f} s, "
+            f"{sum(tasks) / seconds / 10:.0f} % of the time, the median {tasks[len(tasks) // 2] if tasks else 0:.0f} "
+            f"ms, the longest {tasks[-1] if tasks else 0:.0f} ms, {len(long)} of more than {BLOCKED:.0f} ms")
 
 
 def watched(options: argparse.Namespace, home: Path) -> int:

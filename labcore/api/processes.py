@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
-
-from tqdm.auto import tqdm
 
 from labcore.errors import LabError
 from labcore.runs import jobs, titles
@@ -17,6 +16,10 @@ from labcore.runs.store.dialects import store_url
 from labcore.runs.store.store import Store
 from labcore.runs.summary import headline
 from labcore.workers.launcher import Launcher
+
+with warnings.catch_warnings():  # a notebook without ipywidgets has a bar of text, which needs no warning
+    warnings.filterwarnings("ignore", "IProgress not found")
+    from tqdm.auto import tqdm
 
 POLL_SECONDS = 0.2
 DRAW_SECONDS = 2.0  # between two drawings of a run in a notebook

@@ -7,6 +7,7 @@ SVG. Import this module only where figures are drawn, because its import of matp
 from __future__ import annotations
 
 import io
+import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ from labcore.runs.traces import AXES
 SIZES = {"one-column": (3.3, 2.1), "two-columns": (6.9, 2.6)}
 FORMATS = ("svg", "png")
 DPI = 300
+LETTERS, BELOW = 15.0, 0.6  # letters of a label in an inch; inches below the axes and above them
 MOST_RUNS = 60
 # Okabe–Ito, those first that differ most in lightness; then what tells lines apart without colour.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
@@ -278,7 +280,7 @@ def drawn(chart: Chart, inches: tuple[float, float], axis: str) -> Figure:
                       textcoords="offset points", fontsize=6, color="#444444", va="bottom", parse_math=False,
                       ha="right" if x > 0.7 * end else "left")
     axes.set_xlabel(AXES[axis])
-    axes.set_ylabel(chart.metric.axis)
+    axes.set_ylabel(textwrap.fill(chart.metric.axis, max(12, int(LETTERS * (inches[1] - BELOW)))))
     axes.margins(x=0.01)
     if end >= 10_000:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 50k

@@ -276,9 +276,9 @@ def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
     if "own_answer" in pair:
         found.append(Line("Task's answer", "log π(y_a)", "", "", f"{plain(pair['own_answer']['logprob'])} nats",
                           f"{pair['own_answer']['text'][:LONGEST_ANSWER]}: learnt beside both sides", ("logprob",)))
-    if len(gained) < 2 or pair["margin"] is None or "beta" not in knobs or not agrees(beta * (gained[0] - gained[1]), pair["margin"]):
-        return found
     margin = pair["margin"]
+    if len(gained) < 2 or margin is None or "beta" not in knobs or not agrees(beta * (gained[0] - gained[1]), margin):
+        return found
     found.append(Line("Margin", "β(c − r)", "", f"{plain(beta)} × ({less(*gained)})", plain(margin), "", (
         "knob_beta", "chosen", "rejected")))
     usual = choices.DIVERGENCE.names[0]  # of another one the loss is not of this margin

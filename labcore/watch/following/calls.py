@@ -29,7 +29,7 @@ class Completions:
     prompts: Sequence[Any]
     completions: Sequence[Any]
     rewards: Mapping[str, Sequence[float | None]]
-    more: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # for Watch.rollouts, such as advantages
+    more: Mapping[str, Any] = field(default_factory=dict)  # for Watch.rollouts, such as advantages
     group: int | None = None
 
 

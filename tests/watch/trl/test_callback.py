@@ -24,6 +24,7 @@ QUIET = pytest.mark.filterwarnings("error")  # a fault of the callback is a warn
 @pytest.fixture(autouse=True)
 def lab(monkeypatch):
     fake.listened(monkeypatch)
+    monkeypatch.setattr("labcore.watch.trl.given.REST", 0.0)  # how many steps are sent depends on no clock
 
 
 def played(name: str, trainer_of=None, **given) -> tuple[fake.FakeTrainer, FakeWatch]:
