@@ -130,7 +130,7 @@ def test_a_completion_has_room_in_the_teacher_too():
 
 def test_a_task_without_a_built_in_teacher_says_so():
     with pytest.raises(LabError, match="no teacher to learn from"):
-        LlmSession.start(spec("opd", task="add", sft_steps=0))
+        spec("opd", task="add", sft_steps=0)
 
 
 def test_asked_of_no_token_it_says_nothing_of_it():
