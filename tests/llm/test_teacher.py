@@ -16,7 +16,6 @@ from labcore.llm.nets import head
 from labcore.llm.nets.forward import at_tokens, plain
 from labcore.llm.networks import TEACHER
 from labcore.llm.rendering import encode_examples
-from labcore.llm.session import LlmSession
 from labcore.llm.teacher import Distributions, asked, compared, measures, said
 from labcore.maths.supervised import reverse_kl
 from tests.llm.tools import completion_ids, model, prompts, records, session, shake, spec
