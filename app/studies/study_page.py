@@ -110,7 +110,7 @@ def _start(study: Study, runs: Runs, kept: Recorded | None) -> None:
         seeds = max((row.spec.seed for rows in runs.of.values() for row in rows), default=-1) + 1
         todo, label = plan.missing(study, runs, range(seeds, seeds + MORE)), f"{MORE} more seeds"
     elif first and todo:
-        label = f"Train the {len(todo)} reward models first"
+        label = f"Train the {study.first if len(todo) == 1 else f'{len(todo)} {study.first}'} first"
     else:
         count = len(study.settings) * len(study.seeds)
         label = f"Run this study: {len(todo)} runs" if len(todo) == count else f"Run the missing {len(todo)} of {count}"
@@ -119,7 +119,7 @@ def _start(study: Study, runs: Runs, kept: Recorded | None) -> None:
             st.button(label, icon=":material/play_arrow:", key="study:start", on_click=_launch, args=(todo,),
                       type="primary" if "seeds" not in label else "secondary")
             said = duration_line.about(todo, max_runs())
-            then = " Then the policies are trained on their scores." if first else ""
+            then = " Then the policies are trained." if first else ""
             whole = kept.seconds_of(study, len(plan.every(study))) if kept else 0.0
             took = f" All runs took {duration(whole)} on the recorded machine." if kept else ""
             st.caption(literal(f"{said}{then}{took}"), width="stretch")

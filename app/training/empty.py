@@ -156,8 +156,8 @@ def _graded(values: Mapping[str, Value]) -> tuple[str, str, str]:
     if any(each.teacher for each in chosen(ADVANTAGE, values)):
         says = "A frozen model says how likely it finds each token. The reward is logged but not used."
         if values.get("teacher") == SELF:
-            says = (f"The model itself reads {chosen(TEACHER_CONTEXT, values)[0].label}, and says how likely it then finds "
-                    "each token.")
+            says = (f"The model itself reads {chosen(TEACHER_CONTEXT, values)[0].label}, and says how likely it then "
+                    "finds each token.")
         return ("2 · The teacher grades each token", '<span class="rl-pos">+ likelier under the teacher</span><br>'
                 '<span class="rl-neg">− less likely under it</span><br>&nbsp;',
                 says)

@@ -177,9 +177,10 @@ class Advantage(Choice):
     critic. `squares`: it asks for the sum of squared probabilities at each token. `of_prompt`: it compares with a
     number that the run keeps for each prompt, by this function of `labcore.llm.prompt_values`. `by_part`: it compares
     each named reward by itself. `constant`: it is the same for all completions. `rollouts`: further completions that it
-    asks for, greedy or from the mixture of policy and reference. `scaled`: it is divided by a spread. `against` says of what the baseline is: the "batch" or the "group";
-    where advantages are whitened, `exact` that nothing else is different then. `alone` is its bias with one prompt a
-    batch, where that is another one. `teacher`: it asks for a teacher's log-probs, and not for rewards."""
+    asks for, greedy or from the mixture of policy and reference. `scaled`: it is divided by a spread. `against` says of
+    what the baseline is: the "batch" or the "group"; where advantages are whitened, `exact` that nothing else is
+    different then. `alone` is its bias with one prompt a batch, where that is another one. `teacher`: it asks for a
+    teacher's log-probs, and not for rewards."""
 
     level: Literal["sequence", "token"] = "token"
     _: KW_ONLY
@@ -294,8 +295,8 @@ class PreferenceLoss(Choice):
     completions too. `every_token`: it counts every token, also where LD-DPO weighs some down for others. `mismatched`:
     it asks for the KL of completions with other prompts. `trains`: the margin, both sides each by itself, the margin
     and the chosen side, the chosen side alone, or the task's own answer. `own_answer`: it learns that answer, a third
-    completion beside the pair. `opposed`: it asks which side the reference wrote. `any_divergence`: other divergences were derived for it. `term` is what its term is
-    called that counts every token, where LD-DPO weighs some down."""
+    completion beside the pair. `opposed`: it asks which side the reference wrote. `any_divergence`: other divergences
+    were derived for it. `term` is what its term is called that counts every token, where LD-DPO weighs some down."""
 
     reference: bool = False
     whole_batch: bool = False

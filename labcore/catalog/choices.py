@@ -27,8 +27,8 @@ from labcore.catalog.knob import Knob
 
 __all__ = ["ADVANTAGE", "AGGREGATION", "DIVERGENCE", "FAMILIES", "KL_ESTIMATOR", "KL_PLACEMENTS", "NORMALISATION",
            "NO_LOSS", "OBJECTIVE", "PAIRS", "PREFERENCE_LOSS", "RATIO", "REWARD", "SELECTION", "SFT_LOSS", "SHAPING",
-            "STEP_LABELS", "STEP_REWARD", "SURROGATE", "TEACHER_CONTEXT", "chosen", "losses_of", "needs_reward_model",
-            "needs_teacher", "own_knobs", "ratio_of", "scores_steps", "sources_of", "weighted_losses", "written_share"]
+           "STEP_LABELS", "STEP_REWARD", "SURROGATE", "TEACHER_CONTEXT", "chosen", "losses_of", "needs_reward_model",
+           "needs_teacher", "own_knobs", "ratio_of", "scores_steps", "sources_of", "weighted_losses", "written_share"]
 
 FAMILIES: tuple[Family[Any], ...] = (
     REWARD, SHAPING, SELECTION, ADVANTAGE, NORMALISATION, RATIO, SURROGATE, KL_ESTIMATOR, AGGREGATION,

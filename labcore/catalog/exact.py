@@ -28,8 +28,8 @@ BETA = 0.2  # the reward of a right answer is 1: the optimum is e^5 times as sur
 LONGEST = 6  # tokens
 SAFE = {"beta": (0.05, 2.0), "learning_rate": (1e-4, 3e-2)}
 STORY = ("reward", "kl", "exact_distance", "exact_objective", "exact_gradient", "exact_kl")
-_GONE = {"rollouts", "context_share"} | {knob.key for knob in (*DIFFICULTY, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, SFT_STEPS,
-                                              SFT_TARGET)}
+_GONE = {"rollouts", "context_share"} | {knob.key for knob in (
+    *DIFFICULTY, *LORA, *ENGINE, *OPTIMIZER, *PROMPT, *UPKEEP, SFT_STEPS, SFT_TARGET)}
 _OWN_BETA = re.compile(r" β is \d.*$")  # what a row says of the value that it has in the LLM lab
 
 

@@ -135,9 +135,9 @@ _ALL = (
     Metric("teacher/agreement", "Agreement with the teacher", "share of tokens", "Share of the batch's tokens where "
            "policy and teacher have the same most likely token.", healthy="Rises towards 1.", scale="rate",
            better="higher"),
-    Metric("teacher/context_frac", "Completions with a context", "share of completions", "Share of completions for which "
-           "the teacher had a context: an answer of the task, or another right completion of the group. The others teach "
-           "nothing.", scale="rate", chart="reward"),
+    Metric("teacher/context_frac", "Completions with a context", "share of completions", "Share of completions for "
+           "which the teacher had a context: an answer of the task, or another right completion of the group. The "
+           "others teach nothing.", scale="rate", chart="reward"),
     Metric("exact/kl", "KL to the reference, exact", "nats/token", "KL(policy ‖ reference) of a completion, over every "
            "completion, divided by the policy's mean length.", r"KL(\pi,\pi_{ref})", better="lower",
            short="exact", kind="exact"),

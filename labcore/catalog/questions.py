@@ -274,8 +274,8 @@ QUESTIONS = (
              metrics=("reward/spread", "gold_correlation", "calibration_error", "accuracy"),
              knobs=("reward_model", "uncertainty_weight")),
     Question("opponent", _PAIRS, "What does comparing with an opponent change?",
-             "Online DPO compares two completions of the policy. XPO compares one with a completion of the reference, and "
-             "moves the policy away from what the reference writes, so it explores. Nash-MD compares each with a "
+             "Online DPO compares two completions of the policy. XPO compares one with a completion of the reference, "
+             "and moves the policy away from what the reference writes, so it explores. Nash-MD compares each with a "
              "completion of a mixture of policy and reference, and maximises the probability of winning, which suits "
              "preferences that no single score explains. A win rate above 0.5 says that the policy has become better "
              "than its opponent.",

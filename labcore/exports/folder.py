@@ -1,6 +1,6 @@
 """A run as files for other programs: `metrics.csv`, `events.csv`, `knobs.csv`, `spec.json` and `checkpoint/`, which
-is a Hugging Face folder, or with LoRA the adapter as `peft` has it; `teacher/` where a model of the lab taught it. Numbers are written as they were logged, to the
-last digit. Imports no torch.
+is a Hugging Face folder, or with LoRA the adapter as `peft` has it; `teacher/` where a model of the lab taught it.
+Numbers are written as they were logged, to the last digit. Imports no torch.
 """
 
 from __future__ import annotations

@@ -207,8 +207,8 @@ def rollout_of(session: LlmSession, sampled: Sampled, age: Tensor | None = None)
         reward_parts=_on(torch.stack([sampled.rewards.parts[name] for name in parts], 1), session.device)
         if parts else None,
         part_weights=_on(torch.tensor([[*parts.values()]] * len(sampled.texts)), session.device) if parts else None,
-        sampler_logprobs=completions.logprobs if corrected else None, square_sums=_square_sums(session, sampled), age=age, apart=apart,
-        at_reference=reference is None, prompt_values=_prompt_values(session, sampled),
+        sampler_logprobs=completions.logprobs if corrected else None, square_sums=_square_sums(session, sampled),
+        age=age, apart=apart, at_reference=reference is None, prompt_values=_prompt_values(session, sampled),
         demonstrations=answers, demonstration_mask=answer_mask, **_taught(session, sampled))
     return _selected(session, sampled, rollout)
 
@@ -329,8 +329,8 @@ def _rival_rewards(session: LlmSession, problems: list[Problem], sampling: Sampl
         return None
     mixed = "mixture" in rollouts
     with sampling_weights(session):
-        rivals: Generated = generate(session, mixture_of(session), problems, group_size, sampling) if mixed else generate(
-            session, session.policy, problems, 1, replace(sampling, greedy=True))
+        rivals: Generated = (generate(session, mixture_of(session), problems, group_size, sampling) if mixed else
+                             generate(session, session.policy, problems, 1, replace(sampling, greedy=True)))
     session.tokens += int(rivals.completions.mask.sum())
     rewards = earned(session, problems, rivals)
     return rewards if mixed else rewards.repeat_interleave(group_size)

@@ -112,7 +112,8 @@ def _networks(spec: RunSpec) -> dict[str, nn.Module]:
             (empty_step_scorer if choices.scores_steps(spec.knobs) else empty_text_scorer)(name)
             if is_published(name) else _empty_scorer(reward_model_of(name))
             for name in members(str(spec.knobs["reward_model"]))).requires_grad_(False)
-    if choices.needs_teacher(spec.knobs) and spec.knobs["teacher"] not in ("", SELF) and not spec.row.knob("teacher").choices:
+    named = choices.needs_teacher(spec.knobs) and spec.knobs["teacher"] not in ("", SELF)
+    if named and not spec.row.knob("teacher").choices:
         models[TEACHER] = _empty(model_of_name(str(spec.knobs["teacher"]))).requires_grad_(False)
     return models
 

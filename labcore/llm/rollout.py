@@ -41,7 +41,7 @@ class Rollout:
     token_rewards: Tensor | None = None  # (B, T) on top of `rewards`
     step_ends: Tensor | None = None  # (B, T) bool, where a step ends; None: steps are not scored
     turn_rewards: Tensor | None = None  # (B, T) parts of `rewards` that single turns earned, at their last tokens
-    rival_rewards: Tensor | None = None  # (B,) of the completion that each is compared with, one of a rollout of its own
+    rival_rewards: Tensor | None = None  # (B,) of the completion that each is compared with, from another rollout
     past_rewards: Tensor | None = None  # (B,) the mean of all earlier steps, the same in each row
     reward_parts: Tensor | None = None  # (B, K) rewards that the total is a weighted sum of
     part_weights: Tensor | None = None  # (B, K) their weights, the same in each row

@@ -169,4 +169,6 @@ def sampled_measures(logprobs: Tensor, teacher_logprobs: Tensor, mask: Tensor,
     Where a teacher has a context, of the completions that have one (B,), and their share."""
     shares = {} if in_context is None else {"teacher/context_frac": float(in_context.double().mean())}
     mask = mask if in_context is None else mask & in_context[:, None]
-    return shares | ({"teacher/reverse_kl": float(masked_mean(logprobs - teacher_logprobs, mask))} if mask.any() else {})
+    if not mask.any():
+        return shares
+    return shares | {"teacher/reverse_kl": float(masked_mean(logprobs - teacher_logprobs, mask))}

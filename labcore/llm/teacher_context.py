@@ -1,6 +1,7 @@
 """The context that a run's teacher has beside the prompt: the task's answer, or a right completion of the same group.
 
-A teacher that is the policy's own earlier self knows more than the policy through this context alone: self-distillation.
+A teacher that is the policy's own earlier self knows more than the policy through this context alone, which is
+self-distillation.
 
 Source: Shenfeld et al. 2026, arXiv:2601.19897 (SDFT); Hübotter et al. 2026, arXiv:2601.20802 (SDPO).
 """

@@ -95,8 +95,8 @@ def greedy_baseline(rewards: Tensor, greedy_rewards: Tensor) -> Tensor:
 def win_probability(rewards: Tensor, opponent_rewards: Tensor) -> Tensor:
     """A = σ(R(y) − R(y')) − ½, y' being an opponent's completion of the prompt. (P, G), (P, G) -> (P, G)
 
-    Without a unit, in (−½, ½): the probability that y beats y', of which ½ is a baseline. Where one of the two could not
-    be scored there is nothing to compare: 0.
+    Without a unit, in (−½, ½): the probability that y beats y', of which ½ is a baseline. Where one of the two could
+    not be scored there is nothing to compare: 0.
 
     Source: Munos et al. 2023, arXiv:2312.00886, section 7 (Nash-MD); σ of the scores as in TRL 1.9.0's NashMDTrainer.
     """

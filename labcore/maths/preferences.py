@@ -224,8 +224,8 @@ def exploration(whole_logprob_chosen: Tensor, whole_logprob_rejected: Tensor, th
                 theirs_rejected: Tensor) -> Tensor:
     """L = log π(y_ref), y_ref being the side of the pair that the reference sampled. (B,), (B,), (B,), (B,) -> (B,)
 
-    In nats/sequence; `theirs` is 1 for the side of the reference, else 0. Added to DPO's loss with a small weight α: the
-    policy moves away from what the reference already writes, and so explores.
+    In nats/sequence; `theirs` is 1 for the side of the reference, else 0. Added to DPO's loss with a small weight α,
+    the policy moves away from what the reference already writes, and so explores.
 
     Source: Xie et al. 2024, arXiv:2405.21046, algorithm 1 (XPO); TRL 1.9.0's XPOTrainer.
     """

@@ -16,7 +16,6 @@ from labcore.llm.nets import head
 from labcore.llm.nets.forward import at_tokens, plain
 from labcore.llm.networks import TEACHER
 from labcore.llm.rendering import encode_examples
-from labcore.llm.session import LlmSession
 from labcore.llm.teacher import Distributions, asked, compared, measures, said
 from labcore.maths.supervised import reverse_kl
 from tests.llm.tools import completion_ids, model, prompts, records, session, shake, spec
@@ -130,7 +129,7 @@ def test_a_completion_has_room_in_the_teacher_too():
 
 def test_a_task_without_a_built_in_teacher_says_so():
     with pytest.raises(LabError, match="no teacher to learn from"):
-        LlmSession.start(spec("opd", task="add", sft_steps=0))
+        spec("opd", task="add", sft_steps=0)
 
 
 def test_asked_of_no_token_it_says_nothing_of_it():

@@ -40,7 +40,8 @@ def test_a_success_is_that_of_another_completion_of_the_group():
 
 @pytest.mark.parametrize("algorithm", ["sdft", "sdpo"])
 def test_the_teacher_is_the_reference_and_reads_the_context(algorithm):
-    started = session(algorithm, prompts_per_step=3, group_size=4, context_template=TEMPLATE)
+    started = session(algorithm, prompts_per_step=3, group_size=4, context_template=TEMPLATE,
+                      single_step=algorithm == "sdft")
     assert started.models[TEACHER] is started.models[REFERENCE]
     shake(started.policy, by=0.3)
     batch = collect(started)
@@ -83,7 +84,8 @@ def test_what_the_teacher_read_is_shown():
 
 
 def test_the_policy_moves_towards_what_it_says_with_the_answer_in_its_context():
-    started = session("sdft", steps=25, prompts_per_step=16, group_size=2, learning_rate=0.01, context_template=TEMPLATE)
+    size = {"steps": 25, "prompts_per_step": 16, "group_size": 2}
+    started = session("sdft", **size, learning_rate=0.01, context_template=TEMPLATE)
     shake(started.policy, by=0.3)
     started.reference.load_state_dict(started.policy.state_dict())
     found = [record.metrics["loss"] for record in records(started)]

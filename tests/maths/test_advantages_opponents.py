@@ -26,7 +26,7 @@ def test_worked_by_hand(close):
 
 @pytest.mark.parametrize("case", TRL["nash_md"], ids=lambda case: f"beta {case['beta']}")
 def test_the_gradient_is_that_of_nash_md_in_trl(close, case):
-    """The value of the KL's term is another one: TRL writes log π times the log-ratio, of which the gradient is k2's."""
+    """The value of the KL's term is another one: TRL writes log π times the log-ratio, with the gradient of k2."""
     own, reference, rewards, opponents = (torch.tensor(case[key], dtype=torch.float64)
                                           for key in ("own", "reference", "rewards", "opponents"))
     mask, own = torch.tensor(TRL["mask"]), own.requires_grad_()

@@ -60,7 +60,8 @@ def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
                for name, value in batch.items() if isinstance(value, torch.Tensor)}
     tensors |= {"ratio": tensors["logprobs"].exp(), "rewards": tensors["advantages"],
                 "task_rewards": tensors["advantages"],
-                "greedy_rewards": tensors["advantages"][:, :1], "opponent_rewards": tensors["old_logprobs"], "token_rewards": tensors["advantages"],
+                "greedy_rewards": tensors["advantages"][:, :1], "opponent_rewards": tensors["old_logprobs"],
+                "token_rewards": tensors["advantages"],
                 "values": tensors["logprobs"], "token_losses": tensors["logprobs"],
                 "lengths": batch["completion_mask"].sum(1, keepdim=True), "truncated": batch["completion_mask"],
                 "counted": batch["completion_mask"], "prompt_values": tensors["advantages"][:, :1],

@@ -32,7 +32,8 @@ def test_the_loss_and_its_gradient_are_those_of_xpo_in_trl(close, case):
         "preference_loss": case["loss_type"], "beta": case["beta"], "second_weight": case["alpha"]}).knobs)
 
     def paired(own, other):  # each chosen one next to its rejected one
-        return torch.stack([torch.where(won[:, None], own, other), torch.where(won[:, None], other, own)], 1).flatten(0, 1)
+        first, second = (torch.where(won[:, None], *sides) for sides in ((own, other), (other, own)))
+        return torch.stack([first, second], 1).flatten(0, 1)
     masks = mask.repeat_interleave(2, 0)
     theirs = torch.stack([~won, won], 1).flatten()
     sides = Sides(summed(knobs, paired(*both), masks, True), masks.sum(1), torch.tensor([True, False]).repeat(3),

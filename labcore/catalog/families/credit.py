@@ -40,9 +40,9 @@ TRACKER_HALF_LIFE = Knob(
 
 MIXTURE_SHARE = Knob(
     "mixture_share", "Reference's share of the mixture", 0.5, "The opponent samples from a geometric mixture of policy "
-    "and reference. Higher: nearer to the reference, an opponent that stays the same. Lower: nearer to the policy, which "
-    "then plays against itself. 1: the reference alone.", "next batch", 0.0, 1.0, (0.1, 0.9), r"\alpha_m", "share",
-    group="advantage", aliases="mixture_coef")
+    "and reference. Higher: nearer to the reference, an opponent that stays the same. Lower: nearer to the policy, "
+    "which then plays against itself. 1: the reference alone.", "next batch", 0.0, 1.0, (0.1, 0.9), r"\alpha_m",
+    "share", group="advantage", aliases="mixture_coef")
 
 # What the other tools call their settings.
 _SCALE, _VERL, _BY_STD, _OPENRLHF = ("scale_rewards", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
@@ -83,7 +83,8 @@ def _swift(scale: str, estimator: str = "grpo", note: str = "") -> There:
 
 
 ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
-                   ("rewards", "lengths", "greedy_rewards", "opponent_rewards", "past_rewards", "reward_parts", "part_weights",
+                   ("rewards", "lengths", "greedy_rewards", "opponent_rewards", "past_rewards", "reward_parts",
+                    "part_weights",
                     "token_rewards", "values", "completion_mask", "scored_tokens", "old_logprobs", "square_sums",
                     "teacher_logprobs", "step_ends", "group_size", "prompt_values"), (
     Advantage("batch_mean", "reward − batch mean", r"R - \bar R", "sequence", against="batch", exact=True,

@@ -14,8 +14,8 @@ SELF = "self"  # the teacher that is the run's own reference model
 
 TEACHER = Knob(
     "teacher", "Teacher", "", "The model that the policy learns from: a run (RUN, RUN@STEP or RUN@best), or the folder "
-    "or hub id of a Hugging Face model. It must have the policy's vocabulary, and may be larger. It stays frozen. self: "
-    "the run's own reference model, which the policy began as.",
+    "or hub id of a Hugging Face model. It must have the policy's vocabulary, and may be larger. It stays frozen. "
+    "self: the run's own reference model, which the policy began as.",
     forkable=True, group="model", aliases="teacher_model_name_or_path distillation")
 TEACHER_DISCOUNT = Knob(
     "teacher_discount", "Discount of later log-ratios", 0.0, "Weight of the log-ratios of later tokens in a token's "
@@ -39,8 +39,9 @@ def taught_by_itself(row: Algorithm) -> bool:
 SINGLE_STEP = Knob(
     "single_step", "Single-step term", False, "On: the KL of each token's own distribution is computed over the whole "
     "vocabulary and added to the loss, and a token's advantage has the log-ratios of later tokens only. The mean "
-    "gradient is the same, with less noise; each update takes one more pass of the teacher. Off: the sampled token's own "
-    "log-ratio stands for its KL.", "live", group="loss", advanced=True, aliases="single_step_decomposition", before=False)
+    "gradient is the same, with less noise; each update takes one more pass of the teacher. Off: the sampled token's "
+    "own log-ratio stands for its KL.", "live", group="loss", advanced=True, aliases="single_step_decomposition",
+    before=False)
 TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.llm.teacher_context",
                          ("problems", "texts", "exact", "group_size"), (
     TeacherContext("nothing", "the prompt alone", r"x", elsewhere=(There("DistillationTrainer ms-swift"),)),
@@ -49,13 +50,13 @@ TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.l
                    trainer="SDPOTrainer"),
 ))
 CONTEXT_TEMPLATE = Knob(
-    "context_template", "Prompt with context", "{prompt}\\n\\n{context}", "The text that a model reads as its prompt where "
-    "it has a context. {prompt} and {context} stand for the two; \\n is a line break.", group="model", advanced=True,
-    aliases="teacher_prompt_template reprompt_template", before="{prompt}\\n\\n{context}")
+    "context_template", "Prompt with context", "{prompt}\\n\\n{context}", "The text that a model reads as its prompt "
+    "where it has a context. {prompt} and {context} stand for the two; \\n is a line break.", group="model",
+    advanced=True, aliases="teacher_prompt_template reprompt_template", before="{prompt}\\n\\n{context}")
 CONTEXT = (
-    Knob("teacher_context", "Context of the teacher", "nothing", "What the teacher reads beside the prompt. nothing: the "
-         "prompt alone. demonstration: also the task's answer. success: also a right completion of the same group; a "
-         "completion without one teaches nothing.", choices=TEACHER_CONTEXT.names, group="model", advanced=True,
+    Knob("teacher_context", "Context of the teacher", "nothing", "What the teacher reads beside the prompt. nothing: "
+         "the prompt alone. demonstration: also the task's answer. success: also a right completion of the same group; "
+         "a completion without one teaches nothing.", choices=TEACHER_CONTEXT.names, group="model", advanced=True,
          aliases="privileged_context reprompt", before="nothing"),
     CONTEXT_TEMPLATE)
 CONTEXT_SHARE = Knob(

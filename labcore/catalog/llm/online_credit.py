@@ -90,8 +90,8 @@ ROWS = (
                   "aggregation": "sequence_mean_token_mean", "group_size": 1, "prompts_per_step": 128},
         models=("policy", "reference"), panels=online_panels("reward", "kl", "grad_norm")),
     row("nash_md", "Nash-MD", "online",
-        summary="Learns to beat an opponent: each completion is compared with one from a geometric mixture of policy and "
-        "reference. The advantage is the probability of winning, less ½.",
+        summary="Learns to beat an opponent: each completion is compared with one from a geometric mixture of policy "
+        "and reference. The advantage is the probability of winning, less ½.",
         latex=r"\begin{gathered}L = -\frac1B\sum_i\sum_t\big[\hat A_i\log\pi_\theta(y_{i,t}) - \beta\,k_2 + c_H "
               r"H_t\big]\\ \hat A_i = \sigma(R_i-R(y'_i))-\tfrac12,\quad y'_i\sim\pi_{mix}\propto"
               r"\pi_\theta^{1-\alpha_m}\pi_{ref}^{\alpha_m},\quad i = 1\ldots P\,G\end{gathered}",

@@ -25,6 +25,7 @@ from labcore.runs.files.paths import home, is_run_id, made, run_folder
 from labcore.runs.files.removal import remove
 from labcore.runs.lists.marks import project_name
 from labcore.runs.spec.run_spec import RunSpec
+from labcore.runs.spec.together import absent_teacher
 from labcore.runs.store.rows import Event, RunRow, Step
 from labcore.runs.store.store import Store
 
@@ -99,6 +100,9 @@ def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequenc
     origin = f"Imported from {capsule.name}."
     if run_id != capsule.run:
         origin += f" Its id {capsule.run} was taken here, so it has a new one."
+    if teacher := absent_teacher(spec.row, spec.knobs):
+        origin += (f" It learns from the teacher {teacher}, which a capsule does not bring: to continue or repeat the "
+                   "run, bring that model into this lab too.")
     row = RunRow(run_id, spec, manifest["state"], origin, created=now, started=manifest["started"],
                  ended=manifest["ended"] or now, pid=None, host=None, heartbeat=None, step=last.step,
                  seconds=last.seconds, base=None, tags=(TAG,), project=_project(manifest))
@@ -121,7 +125,8 @@ def _spec(capsule: Capsule) -> RunSpec:
                        "copy it again, or export the run again.")
     data = uploads.keep(capsule.data.name, capsule.data.read_bytes()) if capsule.data else None
     spec = capsule.located(str(first / "policy") if own and first else capsule.spec.model, data,
-                           absent=bool(capsule.manifest["left_out"]))
+                           absent=bool(capsule.manifest["left_out"] or absent_teacher(capsule.spec.row,
+                                                                                      capsule.spec.knobs)))
     return replace(spec, model=str(_model_folder(capsule))) if own else spec
 
 

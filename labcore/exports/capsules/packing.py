@@ -253,13 +253,17 @@ def first_step(spec: RunSpec) -> int:
 def _portable(spec: RunSpec, model: str | None) -> RunSpec:
     """`spec` with the paths of the capsule: of the user's file, and of a model that was a folder (None: its name)."""
     own = Path(spec.model).is_absolute()
+    teacher = str(spec.knobs.get("teacher", ""))
+    if Path(teacher).is_absolute():
+        spec = replace(spec, knobs={**spec.knobs, "teacher": Path(teacher).name})
     return replace(spec, data=f"{DATA}/{Path(spec.data).name}" if spec.data else None,
                    model=(model or Path(spec.model).name) if own else spec.model)
 
 
 def _without_places(spec: RunSpec) -> Callable[[Any], Any]:
     """A function that takes the names of the user's folders out of the texts in something JSON-clean."""
-    own = (spec.data, spec.model if Path(spec.model).is_absolute() else None)
+    own = (spec.data, *(name for name in (spec.model, str(spec.knobs.get("teacher", "")))
+                        if Path(name).is_absolute()))
     known = [*((place, Path(place).name) for place in own if place), (str(home()), "RL_LAB_HOME"),
              (str(Path.home()), "~")]
     named = [(place, name) for place, name in known if len(Path(place).parts) > 1]

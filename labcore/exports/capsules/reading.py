@@ -57,9 +57,10 @@ class Capsule:
         path = self.folder / CHECKPOINTS / f"step-{packing.first_step(self.spec):06d}"
         return path if path.is_dir() and not self.manifest["left_out"] else None
 
-    def located(self, model: str, data: Path | None, device: str | None = None, absent: bool = False) -> RunSpec:
-        """The spec, checked as one that is typed in, with the places of its model, unless that is `absent`, and of the
-        user's file here.
+    def located(self, model: str, data: Path | None, device: str | None = None, absent: bool = False,
+                teacher: str = "") -> RunSpec:
+        """The spec, checked as one that is typed in, with the places of its model, unless that is `absent`, of its
+        `teacher`, where that is another one here, and of the user's file here.
 
         Raises:
             LabError: this lab has no such algorithm, task or knob, or a value is out of bounds.
@@ -68,7 +69,8 @@ class Capsule:
         place = str(spec.knobs.get("held_out_file", ""))
         for path in (self.folder / DATA).glob(f"{place}-*") if uploads.is_place(place) else ():
             uploads.keep(path.name.removeprefix(f"{place}-"), path.read_bytes())  # by its hash, under the same name
-        return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, model=model, knobs=spec.knobs,
+        return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, model=model,
+                    knobs=spec.knobs | ({"teacher": teacher} if teacher else {}),
                     seed=spec.seed, steps=spec.steps, device=device or spec.device, threads=spec.threads,
                     data=str(data) if data else None, parent=spec.parent, twin=spec.twin, mix=spec.mix,
                     absent=absent)

@@ -24,7 +24,9 @@ from labcore.runs.files.adapters import BESIDE
 from labcore.runs.files.paths import CHECKPOINTS, run_folder
 from labcore.runs.files.storage import in_home
 from labcore.runs.knob_history import has_place, overtaken
+from labcore.runs.spec.model_names import teacher_here
 from labcore.runs.spec.session import Record
+from labcore.runs.spec.together import absent_teacher
 from labcore.runs.store.rows import Step
 from labcore.runs.store.store import Store
 from labcore.runs.versions import Versions
@@ -73,8 +75,10 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
     Raises:
         LabError: it is no sound capsule, it cannot be run here, or there is no such step in it or none to compare.
     """
-    with unpacked(path) as capsule, removal.folder("replay") as lab, in_home(lab):
-        return _Rerun(capsule, _last_step(capsule, steps), model, device, watch).result()
+    with unpacked(path) as capsule, removal.folder("replay") as lab:
+        teacher = _teacher(capsule)  # looked up here, before the rerun has a lab of its own
+        with in_home(lab):
+            return _Rerun(capsule, _last_step(capsule, steps), model, device, watch, teacher).result()
 
 
 def compared(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -103,7 +107,7 @@ class _Rerun:
     """A capsule's run, made again in the lab that `home()` names."""
 
     def __init__(self, capsule: Capsule, last: int, model: str | None, device: str | None,
-                 watch: Callable[[Store], OnRecord] | None):
+                 watch: Callable[[Store], OnRecord] | None, teacher: str = ""):
         self._capsule, self._last = capsule, last
         self._rows = {row.step: row for row in capsule.rows}
         self._logged = {key for row in capsule.rows for key in row.metrics}  # later versions of the lab log more
@@ -116,7 +120,8 @@ class _Rerun:
         self._metrics: set[str] = set()
         self._store = Store()
         self._shown = watch(self._store) if watch else None
-        self._run_id = self._store.create(capsule.located(_model(capsule, model), capsule.data, device), mine=True)
+        self._run_id = self._store.create(capsule.located(_model(capsule, model), capsule.data, device,
+                                                          teacher=teacher), mine=True)
         for folder in [capsule.first, capsule.first.parent / BESIDE] if capsule.first else []:
             if folder.is_dir():
                 shutil.copytree(folder, run_folder(self._run_id) / CHECKPOINTS / folder.name,
@@ -168,6 +173,20 @@ class _Rerun:
         wanted = self._capsule.manifest["left_out"].get("weights")
         policy = checkpoint.steps(run_folder(self._run_id))[0][1] / "policy"
         return wanted is not None and wanted != {path.name: sha256(path) for path in policy.glob("*.safetensors")}
+
+
+def _teacher(capsule: Capsule) -> str:
+    """The folder of the run's teacher where it is a model of this lab; empty where the name alone finds it.
+
+    Raises:
+        LabError: the run learns from a model that is not here.
+    """
+    spec = capsule.spec
+    if absent := absent_teacher(spec.row, spec.knobs):
+        raise LabError(f"{capsule.run} learns from the teacher {absent}, which a capsule does not bring: bring that "
+                       "model into this lab first, under the same name.")
+    found = teacher_here(str(spec.knobs.get("teacher", "")))
+    return str(found) if found else ""
 
 
 def _last_step(capsule: Capsule, steps: int | None) -> int:

@@ -253,6 +253,11 @@ def teacher_here(name: str) -> Path | None:
     return folder if folder and folder.is_dir() else None
 
 
+def is_here(teacher: str) -> bool:
+    """Whether a teacher can be loaded: from this lab, from a folder, or from the hub."""
+    return may_be_hub_id(teacher) or path_of(os.path.expanduser(teacher)).is_dir() or teacher_here(teacher) is not None
+
+
 def missing(model: str) -> LabError:
     """The sentence for an unknown model."""
     return LabError(f"There is no model {quoted(model)}: choose {', '.join(MODELS)}, an earlier run (RUN, RUN@STEP or "

@@ -267,7 +267,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
          twin: bool = True, mix: str = "", absent: bool = False) -> RunSpec:
     """A validated spec with every knob present. `model` None is the usual one of the kind; with a `mix` it has all
-    knobs of its loop. The model may be `absent` from this machine: such a run is only looked at.
+    knobs of its loop. The model and the teacher may be `absent` from this machine: such a run is only looked at.
 
     Raises:
         LabError: an unknown name, a value out of bounds, or settings that do not go together.
@@ -292,7 +292,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     if device not in DEVICES:
         raise LabError(f"There is no device {quoted(device)}: {suggestion(device, DEVICES)}")
     checks.data(task_row, data)
-    filled = _checked(row, task_row, filled)
+    filled = _checked(row, task_row, filled, absent)
     checks.model(kind_row, model, absent or parent is not None)
     checks.lora(row, model, filled)
     for named in filter(None, (kind_row.check, row.check)):
@@ -305,13 +305,13 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
                    mix)
 
 
-def _checked(row: Algorithm, task: Task, knobs: dict[str, Value]) -> dict[str, Value]:
+def _checked(row: Algorithm, task: Task, knobs: dict[str, Value], absent: bool) -> dict[str, Value]:
     """The knobs of a run, which fit each other, with the reward model and the teacher that they name at their
     checkpoints."""
     check_together(row, knobs)
     check_pairs(task, knobs)
     check_turns(task, knobs)
-    knobs |= pinned_reward_model(knobs) | pinned_teacher(row, knobs)
+    knobs |= pinned_reward_model(knobs) | ({} if absent else pinned_teacher(row, knobs))
     check_uploads(knobs)
     return knobs
 
@@ -359,9 +359,9 @@ def base_spec(spec: RunSpec) -> RunSpec | None:
     task_keys = {knob.key for knob in spec.task_row.knobs} - MEASURED  # how it is measured does not make it another
     own = ("context_share", "context_template") if spec.knobs.get("context_share") else ()
     knobs = {key: value for key, value in spec.knobs.items() if key in (*task_keys, "dtype", "sft_target", *own)}
-    return make(kind=spec.kind, algorithm_key="context_sft" if own else "sft", task_key=spec.task, model=spec.model, knobs=knobs,
-                seed=BASE_SEED, steps=int(spec.knobs["sft_steps"]), device=spec.device, threads=spec.threads,
-                data=spec.data)
+    return make(kind=spec.kind, algorithm_key="context_sft" if own else "sft", task_key=spec.task, model=spec.model,
+                knobs=knobs, seed=BASE_SEED, steps=int(spec.knobs["sft_steps"]), device=spec.device,
+                threads=spec.threads, data=spec.data)
 
 
 def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:

@@ -158,8 +158,8 @@ def _check_opponent(row: Algorithm, knobs: Mapping[str, Value]) -> None:
     needs = [each for family in (choices.PAIRS, choices.ADVANTAGE) for each in choices.chosen(family, knobs)
              if getattr(each, "opposed", False) or "mixture" in getattr(each, "rollouts", ())]
     if needs and "reference" not in row.models:
-        raise LabError(f"With `{needs[0].key}` the policy is compared with the reference's completions, and {row.label} "
-                       "holds no reference: run another algorithm, such as dpo or grpo.")
+        raise LabError(f"With `{needs[0].key}` the policy is compared with the reference's completions, and "
+                       f"{row.label} holds no reference: run another algorithm, such as dpo or grpo.")
 
 
 def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
@@ -173,8 +173,8 @@ def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                        "`reference_every=0` or `lora_rank=0`.")
 
 
-NO_TEACHER = ("There is no teacher to learn from: set `teacher` to a run (RUN, RUN@STEP or RUN@best), or to the folder or "
-              "hub id of a Hugging Face model with the policy's vocabulary.")
+NO_TEACHER = ("There is no teacher to learn from: set `teacher` to a run (RUN, RUN@STEP or RUN@best), or to the folder "
+              "or hub id of a Hugging Face model with the policy's vocabulary.")
 
 
 def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
@@ -220,6 +220,13 @@ def pinned_teacher(row: Algorithm, knobs: Mapping[str, Value]) -> dict[str, Valu
     if not name:
         raise LabError(NO_TEACHER)
     return {"teacher": model_names.pinned_teacher(name)}
+
+
+def absent_teacher(row: Algorithm, knobs: Mapping[str, Value]) -> str:
+    """The name of a run's teacher that this lab does not have; empty where it has it, or the run has none."""
+    name = str(knobs.get("teacher", ""))
+    asked = choices.needs_teacher(knobs) and name not in ("", SELF) and not row.knob("teacher").choices
+    return name if asked and not model_names.is_here(name) else ""
 
 
 def pinned_reward_model(knobs: Mapping[str, Value]) -> dict[str, Value]:

@@ -13,7 +13,7 @@ from labcore.analysis.studies import plan, recorded
 from labcore.analysis.studies import result as measures
 from labcore.analysis.studies.result import result
 from labcore.analysis.studies.rows import STUDIES
-from labcore.analysis.studies.study import Measure
+from labcore.analysis.studies.study import REWARD_MODEL, Measure
 from labcore.analysis.studies.verdict import WORDS, judged, together
 from labcore.analysis.time_left import Pace
 from labcore.catalog.metrics import METRICS
@@ -74,6 +74,21 @@ def test_runs_are_found_by_what_they_are_and_what_is_missing_is_known(store):
     assert result(store, study, runs) is None
     with pytest.raises(LabError, match="All runs of this study exist"):
         plan.queue(store, [])
+
+
+def test_a_teacher_comes_first_and_its_name_does_not_matter(store, monkeypatch):
+    study = STUDIES["larger_teacher"]
+    first, = plan.missing(study, plan.found(study, []))
+    assert (first.algorithm, first.model) == ("sft", "small")
+    teacher = made(store, first, [0.98])
+    monkeypatch.setattr("labcore.runs.spec.model_names.pinned_teacher", lambda name: name)
+    todo = plan.missing(study, plan.found(study, store.sweep_runs()[::-1]))
+    named = [spec.knobs.get("teacher") for spec in todo[:3]]
+    assert len(todo) == 9 and named[0] == teacher and "SFT base" in named[1] and named[2] is None
+    for spec in todo[:2]:
+        made(store, spec, [0.5])
+    runs = plan.found(study, store.sweep_runs()[::-1])
+    assert [len(rows) for rows in runs.of.values()] == [1, 1, 0] and len(plan.missing(study, runs)) == 7
 
 
 def test_reward_models_come_first_and_their_names_do_not_matter(store, monkeypatch):
@@ -165,9 +180,10 @@ def test_each_capsule_opens_is_small_and_is_of_its_winner(key):
     file = recorded_studies.CAPSULES / each.capsule
     assert recorded_studies.digest(file) == each.digest
     winner, = (setting for setting in study.settings if setting.label == study.winner)
-    assert file.stat().st_size < (3_000_000 if winner.members else 50_000)
+    heavy = bool(winner.members) and study.scorer_knob == REWARD_MODEL  # a teacher is no part of it
+    assert file.stat().st_size < (3_000_000 if heavy else 50_000)
     with reading.unpacked(file) as capsule:
-        scorers = str(capsule.spec.knobs.get("reward_model", "")).split(",")  # their ids differ from lab to lab
+        scorers = str(capsule.spec.knobs.get(study.scorer_knob, "")).split(",")  # their ids differ from lab to lab
         assert capsule.run == each.run and capsule.spec == plan.spec_of(study, winner, 0, scorers)
         assert capsule.rows[-1].step == capsule.spec.steps
-        assert bool(capsule.manifest["left_out"]) != bool(winner.members), "light where it can be"
+        assert bool(capsule.manifest["left_out"]) != heavy, "light where it can be"

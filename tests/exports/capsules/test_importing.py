@@ -14,6 +14,8 @@ from labcore.cli.main import main
 from labcore.errors import LabError
 from labcore.exports.capsules import importing, packing, reading
 from labcore.exports.capsules.importing import import_capsule
+from labcore.exports.capsules.replay import replay
+from labcore.exports.recorded_studies import CAPSULES
 from labcore.runs import jobs
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files import uploads
@@ -54,6 +56,23 @@ def test_the_same_run_in_another_lab(store, elsewhere, tmp_path):
     assert (found[-1].kind, found[-1].step) == ("imported", 8)
     assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 8]
     assert samples == {file.name: file.read_bytes() for file in (run_folder(run_id) / "samples").iterdir()}
+
+
+def test_a_teacher_that_a_capsule_does_not_bring_is_named(store):
+    """The capsule of a study whose tiny model had a small teacher."""
+    path = CAPSULES / "larger_teacher.capsule.zip"
+    run = store.run(import_capsule(store, path))
+    name = run.spec.knobs["teacher"]
+    assert f"learns from the teacher {name}, which a capsule does not bring" in run.message
+    with pytest.raises(LabError, match=f"teacher {name}, which a capsule does not bring: bring that model"):
+        replay(path)
+
+
+def test_a_teacher_s_folder_is_not_named_in_a_capsule(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    spec = make(algorithm_key="opd", task_key="sort", knobs={"teacher": str(tmp_path / "theirs")})
+    assert packing._portable(spec, None).knobs["teacher"] == "theirs"
+    assert packing._without_places(spec)([f"of {tmp_path / 'theirs'}"]) == ["of theirs"]
 
 
 def test_of_an_adapter_only_weights_that_the_capsule_brings_are_copied(tmp_path):

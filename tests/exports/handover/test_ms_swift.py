@@ -170,7 +170,7 @@ def test_a_run_with_a_teacher_is_handed_over_with_it(algorithm, wanted):
     assert "reward_funcs" not in found and "orms" not in ms_swift.script(each)
     assert algorithm == "gkd" or "own log-ratio only" in lines(each)["teacher_discount"].note
     own = mixed(algorithm, teacher="gkd-sort-ab12")
-    assert ms_swift.settings(own)["teacher_model"] == "teacher" and "export that run" in lines(own)["teacher"].note
+    assert ms_swift.settings(own)["teacher_model"] == "teacher" and "the run's export" in lines(own)["teacher"].note
 
 
 def test_demonstrations_are_a_second_data_set(tmp_path):

@@ -86,10 +86,11 @@ def test_distillation_under_trls_names(algorithm, knobs, found, tmp_path):
     each = plan(algorithm, knobs=knobs)
     assert trl.settings(each).items() >= found.items()
     script = trl.script(each)
-    assert "teacher_model='teacher', args=config" in script and "put its folder checkpoint here as teacher" in script
+    assert "teacher_model='teacher', args=config" in script
+    assert "put the folder teacher of the run's export beside this script" in script
     (tmp_path / "theirs").mkdir()
     own = trl.script(plan(algorithm, knobs={**knobs, "teacher": str(tmp_path / "theirs")}))
-    assert f"teacher_model='{tmp_path / 'theirs'}', args=config" in own and "put its folder" not in own
+    assert f"teacher_model='{tmp_path / 'theirs'}', args=config" in own and "put the folder" not in own
 
 
 @pytest.mark.parametrize("algorithm, knobs", [("kto", {}), ("dpo", {"preference_loss": "sft"})])

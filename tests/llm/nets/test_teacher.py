@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.catalog.llm.tasks import TASKS
 from labcore.errors import LabError
 from labcore.llm.nets.model import build, save
 from labcore.llm.nets.teacher import check_vocabulary, load_teacher
 from labcore.llm.nets.tokenizer import character_tokenizer, letter_tokenizer
-from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.run_spec import knobs_of, make
 from tests.llm.tools import TINIER
 
 BUILT_IN = "SFT base b1482f67ad01"
@@ -31,7 +33,7 @@ def test_a_folder_is_kept_as_a_whole_path_and_loaded_frozen(tmp_path, monkeypatc
 
 def test_the_built_in_teacher_is_the_default_of_its_task_alone():
     assert opd().knobs["teacher"] == BUILT_IN
-    assert make(algorithm_key="opd", task_key="add").knobs["teacher"] == ""
+    assert {knob.key: knob.default for knob in knobs_of(ALGORITHMS["opd"], TASKS["add"])}["teacher"] == ""
 
 
 @pytest.mark.parametrize("name, said", [
@@ -41,6 +43,13 @@ def test_the_built_in_teacher_is_the_default_of_its_task_alone():
 def test_what_is_no_teacher_is_refused_before_the_run(name, said):
     with pytest.raises(LabError, match=said):
         opd(teacher=name)
+
+
+@pytest.mark.parametrize("algorithm, knobs", [
+    ("opd", {}), ("minillm", {}), ("gkd", {}), ("seqkd", {}), ("sdft", {"teacher": ""})])
+def test_a_run_without_a_teacher_is_refused_before_it_is_queued(algorithm, knobs):
+    with pytest.raises(LabError, match=r"no teacher to learn from: set `teacher` to a run"):
+        make(algorithm_key=algorithm, task_key="add", knobs=knobs)
 
 
 def test_a_run_without_a_teacher_does_not_start():
