@@ -182,8 +182,8 @@ class _Attention(torch.autograd.Function):
         if wanted[3]:
             of_out = torch.mm(pull.t(), seen.flatten(1))
         queries, keys, values = whole.split(heads, 1)
-        slopes = torch.cat(rows_attend_back(torch.mm(pull, out).view_as(seen), queries, keys, values, seen, totals, rows,
-                                            ctx.scale), 1)
+        slopes = torch.cat(rows_attend_back(torch.mm(pull, out).view_as(seen), queries, keys, values, seen, totals,
+                                            rows, ctx.scale), 1)
         of_all = found.turn_(slopes, sum(heads[:2]), rows.cos, rows.sin, -1.0).flatten(1)
         sizes = [count * whole.shape[2] for count in heads]
         if any(wanted[4:7]):
