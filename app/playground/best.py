@@ -105,7 +105,8 @@ def table(found: Mapping[str, Any], by: str) -> str:
         seen.setdefault((each["text"], each["truncated"]), []).append(each)
     rows = "".join(_row(place, group) for place, group in enumerate(seen.values()))
     head = SHORT[by] if found["of_steps"] else "score"
-    return (f'<div class="rl-scroll"><table class="rl-table rl-best"><tr><th></th><th>answer</th><th class="rl-score">times</th>'
+    return (f'<div class="rl-scroll"><table class="rl-table rl-best"><tr><th></th><th>answer</th>'
+            f'<th class="rl-score">times</th>'
             f"<th class='rl-score'>{head}</th><th>verifier</th></tr>{rows}</table></div>")
 
 
