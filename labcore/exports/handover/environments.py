@@ -11,7 +11,8 @@ from pathlib import PurePath
 from types import ModuleType
 
 from labcore.errors import LabError
-from labcore.exports.handover.plan import Plan, comment
+from labcore.exports.handover.plan import Plan
+from labcore.exports.handover.remarks import comment
 from labcore.exports.handover.sources import source
 from labcore.tasks import countdown, guess, lookup, own_environment, twenty_questions, word_maze
 from labcore.tasks.task import make_task

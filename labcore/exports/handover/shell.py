@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover.plan import Line, Plan, choices_of, comment
+from labcore.exports.handover.plan import Line, Plan, choices_of
+from labcore.exports.handover.remarks import comment
 from labcore.exports.handover.remarks import remarks
 
 _HEAD = '''#!/usr/bin/env bash
