@@ -216,7 +216,7 @@ LOGGED = {"online": {"reward", "entropy", "completions/mean_length"}, "preferenc
 def test_trl_trains_with_it(algorithm, task, knobs, files, checkpoint, tmp_path, monkeypatch):
     each = plan(algorithm, task, files, steps=4, knobs=knobs)
     script = trl.script(each)
-    if algorithm in ("dpo", "online_dpo", "xpo", "reward_model") and task == "sort":  # an untrained model is never right
+    if algorithm in ("dpo", "online_dpo", "xpo", "reward_model") and task == "sort":  # untrained: never right
         script = script.replace("float(completion == answer)", 'float(completion < "m")')
     found = trained(each, script, checkpoint, tmp_path, monkeypatch)
     for key, value in trl.settings(each).items():
