@@ -84,8 +84,8 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
     luck = random.Random(2)
     for _ in range(TIMES):
         rewards = [round(luck.random(), 3) for _ in range(luck.randint(2, 5))]
-        given = {"rewards": rewards, "greedy_rewards": [0.3], "past_rewards": [0.4], "prompt_values": [0.2],
-                 "lengths": [2.0] * len(rewards)}
+        given = {"rewards": rewards, "greedy_rewards": [0.3], "opponent_rewards": [0.35], "past_rewards": [0.4],
+                 "prompt_values": [0.2], "lengths": [2.0] * len(rewards)}
         found = of_torch(choices.ADVANTAGE, choice, {}, **given).flatten().tolist()
         group = {"completions": [{"reward": reward, "advantages": [value]}
                                  for reward, value in zip(rewards, found, strict=True)]}

@@ -65,7 +65,7 @@ _NO_TEACHER = (
 def _of_teacher(of: Numbers) -> Worked:
     """The log-ratio of the token alone; with a discount those of later tokens are added, which one token does not
     know."""
-    if of["teacher_discount"] or of["single_step"]:
+    if of["teacher_discount"] or of.get("single_step"):
         return Worked("log π_T − log π_old, and those of later tokens", "{advantage}")
     return Worked("log π_T − log π_old", "{teacher_logprobs} − {old_logprobs:b}")
 

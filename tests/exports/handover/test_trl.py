@@ -203,7 +203,8 @@ RUNS = [
 SHORT = {"online": ("sort", SMALL), "preference": ("preferences", {"pairs_per_step": 2}),
          "reward_model": ("preferences", {"pairs_per_step": 2}),
          "sft": ("add", {"sequences_per_step": 4})}
-RUNS += [("online_dpo", "sort", {"pairs_per_step": 4, "letters": 2, "max_new_tokens": 4})]
+RUNS += [(key, "sort", {"pairs_per_step": 4, "letters": 2, "max_new_tokens": 4}) for key in ("online_dpo", "xpo")]
+RUNS += [(key, "sort", {"sequences_per_step": 4}) for key in ("gkd", "seqkd")]  # the task with a teacher
 RUNS += [(row.key, *SHORT[row.loop]) for row in ALGORITHMS.values()
          if row.key not in {algorithm for algorithm, *_ in RUNS} and row.loop in SHORT]  # TRL 1.16 has no PRMTrainer
 # What the lab finds in the logs of each trainer, beside the loss.
@@ -215,7 +216,7 @@ LOGGED = {"online": {"reward", "entropy", "completions/mean_length"}, "preferenc
 def test_trl_trains_with_it(algorithm, task, knobs, files, checkpoint, tmp_path, monkeypatch):
     each = plan(algorithm, task, files, steps=4, knobs=knobs)
     script = trl.script(each)
-    if algorithm in ("dpo", "online_dpo", "reward_model") and task == "sort":  # an untrained model is never right
+    if algorithm in ("dpo", "online_dpo", "xpo", "reward_model") and task == "sort":  # untrained: never right
         script = script.replace("float(completion == answer)", 'float(completion < "m")')
     found = trained(each, script, checkpoint, tmp_path, monkeypatch)
     for key, value in trl.settings(each).items():
