@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -113,10 +112,9 @@ def of(task: EnvironmentTask, seed: int, turns: list[Begun], row: Any = None) ->
 
 def pictured(play: Play, begun: Sequence[Begun] = ()) -> dict[str, Any]:
     """An episode as samples hold it, and which of its turns you have answered in place of the environment."""
-    answered = [YOU if each.instead is not None else "" for each in begun]
-    return {"turns": [move._asdict() | {"answered": by} for move, by in zip_longest(
-        play.moves, answered[:len(play.moves)], fillvalue="")], "ended": play.done, "truncated": False,
-        "exact": bool(play.moves) and play.episode.score.exact}
+    answered = [YOU if each.instead is not None else "" for each in begun] + [""] * len(play.moves)
+    return {"turns": [move._asdict() | {"answered": by} for move, by in zip(play.moves, answered, strict=False)],
+            "ended": play.done, "truncated": False, "exact": bool(play.moves) and play.episode.score.exact}
 
 
 def _go_on(kept: Kept, played: Play, most: int) -> None:

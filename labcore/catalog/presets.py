@@ -245,6 +245,14 @@ _LLM = (
         "The clip keeps the policy near the policy that sampled, so the samples stay informative."),
         "reward", 'last(run, "reward") > first(run, "reward", 1) and mean(run, "clip_frac/region") > 0.01', steps=30,
         algorithm="gspo", knobs={**_OLD, "updates_per_batch": 1}, beside="old_samples"),
+    Preset("guess", "Higher or lower", "A number from 1 to 7 is found in three turns", (
+        "The share of solved episodes rises from about a half to over 95 % in half a minute.",
+        "A player who ignores the hints solves 43 % at best, so the model must have learnt to read them, although no "
+        "update learns the environment's tokens.",
+        "Read the two dialogues below the prompt: after “higher” the guesses become larger. Play against the model in "
+        "the Playground."),
+        "reward", 'last(run, "reward") > 0.9 and first(run, "reward") < 0.7 and last(run, "episodes/unended_frac") < '
+        '0.1', steps=60, task="guess", lines=("reward", "episodes/unended_frac")),
 )
 
 _MAZE = (

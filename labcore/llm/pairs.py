@@ -186,8 +186,8 @@ def _between(problem: Problem, sides: tuple[Generated, Generated], row: int, los
 
 def _of_sides(problem: Problem, *sides: tuple[Generated, int]) -> Pair:
     """The pair of a chosen and a rejected completion, each a row of what was generated."""
-    texts = [generated.texts[row] for generated, row in sides]
+    chosen, rejected = (generated.texts[row] for generated, row in sides)
     done = [(generated.completions, row) for generated, row in sides]
-    cut = [bool(each.truncated[row]) for each, row in done]
-    return Pair(problem.prompt, *texts, problem.line, *cut, problem.answer, problem.turns,
+    first, second = (bool(each.truncated[row]) for each, row in done)
+    return Pair(problem.prompt, chosen, rejected, problem.line, first, second, problem.answer, problem.turns,
                 tuple(tuple(each.ids[row][each.mask[row]].tolist()) for each, row in done))

@@ -108,8 +108,8 @@ class Play:
         self.done, self.cut = False, 0
         self.first = self._text(environment.reset(row), "reset")
         if not self.first:
-            raise LabError(f"The environment {name} returned an empty observation from reset: return text for the model "
-                           "to read.")
+            raise LabError(f"The environment {name} returned an empty observation from reset: return text for the "
+                           "model to read.")
 
     def step(self, text: str, instead: str | None = None) -> Move:
         """Have the environment answer a turn. While the episode goes on, `instead` is said in place of its answer; the

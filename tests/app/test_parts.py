@@ -74,7 +74,7 @@ def test_the_charts_of_an_algorithm_are_its_row_s(algorithm):
     assert [panel["large"] for panel in data["panels"]] == [place < 3 for place in range(len(data["panels"]))]
     for panel in data["panels"]:
         rates = all(key.endswith(("match", "frac", "zero_std", "accuracies", "accuracy", "region", "low", "high",
-                                  "calibration_error", "agreement", "first_error", "step_auc"))
+                                  "calibration_error", "agreement", "win_rate", "first_error", "step_auc"))
                     or "frac" in key or key.startswith("best_of_n/") for key in PANELS[panel["key"]].metrics)
         assert (panel["scale"] in ("rate", "small rate")) == rates, panel["key"]
 

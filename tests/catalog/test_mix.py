@@ -96,7 +96,7 @@ def test_an_equation_is_whole_and_changes_with_every_choice_that_acts(base, knob
     assert latex.startswith(("L = ", r"\begin{gathered}L = ")) and latex.count("{") == latex.count("}")
     assert latex.count(r"\big(") == latex.count(r"\big)") and latex.count(r"\Big[") == latex.count(r"\Big]")
     same = equation(mixed.with_every_knob(base).loop, values) == latex
-    inert = {"pairs", "reward_source"} if base == "dpo" else set()
+    inert = {"pairs", "reward_source"} if base == "dpo" else {"teacher_context"}  # of a run without a teacher
     assert not same or values[knob] == choice or knob in inert, "the equation says nothing of it"
 
 

@@ -15,6 +15,10 @@ _REVERSE = (r"L = -\frac1{\sum_i T_i}\sum_{i,t}\Big[\min\big(\rho_t\hat A_t,\ \o
             r"1-\varepsilon_{low}, 1+\varepsilon_{high})\hat A_t\big) + c_H H_t\Big]")
 _LOG_RATIO = r"\log\tfrac{\pi_T(y_{i,s})}{\pi_{old}(y_{i,s})}"
 
+_SELF_TAUGHT = (r"\begin{gathered}L = \frac1B\sum_i\frac1{T_i}\sum_t\big[KL_t(\pi_\theta\,\|\,\pi_T) - "
+                r"\hat A_t\log\pi_\theta(y_{i,t}) - c_H H_t\big],\quad \hat A_t = \textstyle\sum_{s>t}\gamma_T^{s-t}"
+                + _LOG_RATIO + r"\\ ")
+
 ROWS = (
     row("gkd", "GKD", "sft",
         summary="Generalised knowledge distillation: matches the teacher's whole next-token distribution, on given "
@@ -66,8 +70,8 @@ ROWS = (
     row("sdft", "SDFT", "online",
         summary="Self-distillation: the teacher is the model that the run began with, and reads the task's answer "
         "beside the prompt. The policy learns to answer as if it had read it too.",
-        latex=r"\begin{gathered}L = \frac1B\sum_i\frac1{T_i}\sum_t\big[KL_t(\pi_\theta\,\|\,\pi_T) - c_H H_t\big]\\ "
-              r"\pi_T = \pi_{ref}(\cdot\mid x, y^*, y_{<t}),\quad y_i\sim\pi_\theta(\cdot\mid x),\quad i = 1\ldots "
+        latex=_SELF_TAUGHT + r"\pi_T = \pi_{ref}(\cdot\mid x, y^*, y_{<t}),\quad y_i\sim\pi_\theta(\cdot\mid x),"
+              r"\quad i = 1\ldots "
               r"P\,G\end{gathered}",
         watch="The KL to the teacher and the reward: the policy becomes as good as the model is with the answer in its "
         "context, so a model that cannot use a context learns nothing. A built-in model is first taught to use one, "
@@ -83,8 +87,8 @@ ROWS = (
     row("sdpo", "SDPO", "online",
         summary="Self-distillation from success: the teacher is a slow copy of the policy that also reads another, "
         "right completion of the group. So one success grades every token of the group's failures.",
-        latex=r"\begin{gathered}L = \frac1B\sum_i\frac1{T_i}\sum_t\big[KL_t(\pi_\theta\,\|\,\pi_T) - c_H H_t\big]\\ "
-              r"\pi_T = \pi_{\theta_T}(\cdot\mid x, y_{right}, y_{<t}),\quad \theta_T\leftarrow(1-\alpha)\theta_T+"
+        latex=_SELF_TAUGHT + r"\pi_T = \pi_{\theta_T}(\cdot\mid x, y_{right}, y_{<t}),\quad "
+              r"\theta_T\leftarrow(1-\alpha)\theta_T+"
               r"\alpha\,\theta,\quad i = 1\ldots P\,G\end{gathered}",
         watch="Completions with a context: a group without a success teaches nothing, and its completions count with "
         "loss 0. The reward should rise faster than with GRPO once groups have a success. Text feedback of an "

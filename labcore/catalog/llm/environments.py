@@ -43,7 +43,7 @@ ROWS = (
                   "4.", low=2, high=999,
                   safe=(3, 31), group="task"),
              *limits(3, 3)),
-         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 40, "sft_steps": 200, "sft_target": 0.4},
+         of_algorithm=_OF_ALGORITHM, defaults={"max_new_tokens": 40, "sft_steps": 200, "sft_target": 0.6},
          sft={"learning_rate": 3e-3, "eval_every": 25}, online={"learning_rate": 2e-3, "beta": 0.005},
          example="1-7? → 4 [higher] 6 [correct]", right="Solved",
          goal={"": "must find the hidden number, for example by {answer}, and earns 1 if it does"}),

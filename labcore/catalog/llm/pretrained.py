@@ -91,8 +91,10 @@ _OF_ROWS: Mapping[str, Defaults] = {
     "simpo": _beta(2.0, "Meng et al. 2024, arXiv:2405.14734"), "cpo": _beta(0.1, _trl("CPOConfig")),
     "tpo": {"beta": Default(0.01, _trl("TPOConfig"), (0.005, 0.5))},
     "xpo": _beta(0.1, "TRL 1.9's XPOConfig"), "nash_md": _beta(0.1, "TRL 1.9's NashMDConfig"),
-    "sdpo": {"context_template": Default("{prompt}\\nCorrect solution:\\n\\n{context}\\n\\n\\n\\nCorrectly solve the "
-                                         "original question.\\n", _trl("SDPOConfig"))},
+    "sdpo": {
+        "reference_every": Default(1, _trl("SDPOConfig (teacher_sync_steps)")),
+        "context_template": Default("{prompt}\\nCorrect solution:\\n\\n{context}\\n\\n\\n\\nCorrectly solve the "
+                                    "original question.\\n", _trl("SDPOConfig"))},
     "alphapo": _beta(2.5, "Gupta et al. 2025, arXiv:2501.03884"), "orpo": _beta(0.1, _trl("ORPOConfig"))}
 _LENGTH = 256
 _BUFFER = "a fifth of the length limit, as in Yu et al. 2025, arXiv:2503.14476"

@@ -24,7 +24,7 @@ PARTS: Mapping[str, Value] = {
     "kl_placement": "off", "adaptive_kl_target": 0.0, "entropy_target": 0.0, "aggregation": "", "sft_weight": 0.0,
     "pairs": "", "preference_loss": "", "second_loss": choices.NO_LOSS, "third_loss": choices.NO_LOSS,
     "divergence": "", "ld_alpha": 1.0,
-    "pair_weighting": False,
+    "pair_weighting": False, "single_step": False, "teacher_context": "nothing",
 }
 
 

@@ -70,7 +70,7 @@ class Capsule:
         for path in (self.folder / DATA).glob(f"{place}-*") if uploads.is_place(place) else ():
             uploads.keep(path.name.removeprefix(f"{place}-"), path.read_bytes())  # by its hash, under the same name
         return make(kind=spec.kind, algorithm_key=spec.algorithm, task_key=spec.task, model=model,
-                    knobs=spec.knobs | ({"teacher": teacher} if teacher else {}),
+                    knobs={**spec.knobs, **({"teacher": teacher} if teacher else {})},
                     seed=spec.seed, steps=spec.steps, device=device or spec.device, threads=spec.threads,
                     data=str(data) if data else None, parent=spec.parent, twin=spec.twin, mix=spec.mix,
                     absent=absent)

@@ -84,7 +84,7 @@ RULES = {"SFTTrainer": _SFT, "PRMTrainer": {**_COMMON, **trl_process.RULES},
 
 def mapped(plan: Plan) -> list[Line]:
     """The settings of each knob of the run in TRL."""
-    rules = RULES[trainer(plan)] | (trl_episodes.RULES if plan.spec.task_row.has_turns else {})
+    rules = {**RULES[trainer(plan)], **(trl_episodes.RULES if plan.spec.task_row.has_turns else {})}
     return lines(plan, rules, trainer(plan))
 
 

@@ -174,6 +174,7 @@ def valued(world: World, rollout: Rollout, values: Tensor | None) -> Rollout:
 # preference loss does not estimate ∇J. A loss of a whole batch (its mean length, its sorted margins, its KL) is taken
 # in the limit of a large batch: its gradient on a small one is biased against that.
 
+PairOf = tuple[float, int, int, int, str]  # probability, prompt, chosen, rejected, and the reference's side if any
 MOST_PAIRS = 1_000_000
 LARGE = 20_000  # pairs of the batch that stands for a large one
 
@@ -202,7 +203,7 @@ def estimate_of_pairs(session: LlmSession, pairs: Pairs) -> Tensor:
     return found
 
 
-def population(session: LlmSession, world: World, least: float = 0.0) -> list[tuple[float, int, int, int, str]]:
+def population(session: LlmSession, world: World, least: float = 0.0) -> list[PairOf]:
     """Every pair with its probability: (p, prompt, chosen, rejected, the reference's side), p > `least`. They sum to 1.
 
     Of two completions drawn from the run's source: the task's own, or the reference or the policy at the run's
@@ -239,7 +240,7 @@ def population(session: LlmSession, world: World, least: float = 0.0) -> list[tu
 
 
 @torch.no_grad()
-def _opposed(session: LlmSession, world: World, gain: Tensor, least: float) -> list[tuple[float, int, int, int, str]]:
+def _opposed(session: LlmSession, world: World, gain: Tensor, least: float) -> list[PairOf]:
     """The same of pairs of the policy and the reference: a coin decides ties."""
     ours, theirs = (token_logprobs(model, world.prompts, world.space, session.knobs["temperature"]).sum(-1).exp()
                     for model in (session.policy, session.reference))
@@ -276,7 +277,7 @@ def pair_gradient(session: LlmSession, world: World) -> Tensor:
     return -gradient(total, session.policy.parameters())
 
 
-def _of_answers(session: LlmSession, world: World, found: list[tuple[float, int, int, int]]) -> Tensor:
+def _of_answers(session: LlmSession, world: World, found: list[PairOf]) -> Tensor:
     """The loss of the prompts' own answers, each as likely as the pairs of its prompt. ()"""
     texts = [problem.answer for problem in world.problems]
     prompts, answers = encode_answers(session.rendering, world.problems, texts, session.context, session.device)
@@ -306,7 +307,7 @@ def _likelihoods(session: LlmSession, world: World, whose: Tensor, sides: Tensor
     return likelihood(tokens[whose, sides], squares[whose, sides], space.completions.mask[sides])
 
 
-def _many(found: list[tuple[float, int, int, int]]) -> list[tuple[float, int, int, int]]:
+def _many(found: list[PairOf]) -> list[PairOf]:
     """A large batch in which every pair stands as often as it is likely, to the nearest whole number."""
     ends = torch.tensor([row[0] for row in found]).double().cumsum(0)
     places = torch.searchsorted(ends, (torch.arange(LARGE).double() + 0.5) / LARGE).clamp(max=len(found) - 1)

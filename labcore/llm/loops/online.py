@@ -167,7 +167,9 @@ def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
 def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tuple[Tensor, ...]:
     """The policy's log-prob of each token of `part`, and its entropy there, both of which `met` records; with the
     single-step term also the KL to the teacher. (B, T) nats"""
-    knobs, beside = session.in_force, () if part.teacher_likeliest is None else (part.teacher_likeliest,)
+    knobs, beside = session.in_force, tuple[Tensor, ...]()
+    if part.teacher_likeliest is not None:
+        beside = (part.teacher_likeliest,)
     measure: Callable[..., tuple[Tensor, ...]] = with_agreement if beside else logprobs_and_entropy
     if beside and knobs.get("single_step"):
         theirs = Distributions.of(session, part.teacher_prompts or part.prompts, part.ids)

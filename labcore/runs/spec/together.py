@@ -143,8 +143,9 @@ def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
             raise LabError(f"The preference loss `{name}` looks at each side by itself, and only in their difference "
                            "does the constant of another divergence cancel: set `divergence=reverse_kl`.")
         if loss.opposed and not choices.PAIRS[str(knobs["pairs"])].opposed:
-            able = " or ".join(f"`pairs={source.key}`" for source in choices.PAIRS if source.opposed)
-            raise LabError(f"The preference loss `{name}` lowers the completion that the reference wrote: set {able}.")
+            sources = " or ".join(f"`pairs={source.key}`" for source in choices.PAIRS if source.opposed)
+            raise LabError(f"The preference loss `{name}` lowers the completion that the reference wrote: set "
+                           f"{sources}.")
         if loss.mismatched and int(knobs["pairs_per_step"]) < 2:
             raise LabError(f"The preference loss `{name}` compares with completions of other prompts: set "
                            "`pairs_per_step` to 2 or more.")
