@@ -42,7 +42,7 @@ def test_a_sentence_names_all_its_knobs_and_choices_alike(said, shown):
 
 @pytest.mark.parametrize("said", [
     "TypeError: <lambda>() takes beta", "beta is of no file", "KeyError: 'clip_low'", "With beta=1: what you wrote",
-    "clip_low is empty: `beta", "There is no file /tmp/beta/group_size.jsonl.", "`anything` is no knob of GRPO.", "a`b"])
+    "clip_low is empty: `beta", "There is no file /tmp/beta/group_size.jsonl.", "`any` is no knob of GRPO.", "a`b"])
 def test_what_is_not_marked_or_no_knob_stays(said):
     assert worded(said, kinds.algorithm("grpo").knobs) == said
 
