@@ -71,8 +71,8 @@ ROWS = (
         summary="Self-distillation: the teacher is the model that the run began with, and reads the task's answer "
         "beside the prompt. The policy learns to answer as if it had read it too.",
         latex=_SELF_TAUGHT + r"\pi_T = \pi_{ref}(\cdot\mid x, y^*, y_{<t}),\quad y_i\sim\pi_\theta(\cdot\mid x),"
-              r"\quad i = 1\ldots "
-              r"P\,G\end{gathered}",
+        r"\quad i = 1\ldots "
+        r"P\,G\end{gathered}",
         watch="The KL to the teacher and the reward: the policy becomes as good as the model is with the answer in its "
         "context, so a model that cannot use a context learns nothing. A built-in model is first taught to use one, "
         "by SFT in which a share of the prompts has the answer. Set reference_every to have the teacher follow the "
@@ -88,8 +88,8 @@ ROWS = (
         summary="Self-distillation from success: the teacher is a slow copy of the policy that also reads another, "
         "right completion of the group. So one success grades every token of the group's failures.",
         latex=_SELF_TAUGHT + r"\pi_T = \pi_{\theta_T}(\cdot\mid x, y_{right}, y_{<t}),\quad "
-              r"\theta_T\leftarrow(1-\alpha)\theta_T+"
-              r"\alpha\,\theta,\quad i = 1\ldots P\,G\end{gathered}",
+        r"\theta_T\leftarrow(1-\alpha)\theta_T+"
+        r"\alpha\,\theta,\quad i = 1\ldots P\,G\end{gathered}",
         watch="Completions with a context: a group without a success teaches nothing, and its completions count with "
         "loss 0. The reward should rise faster than with GRPO once groups have a success. Text feedback of an "
         "environment, which the paper also gives the teacher, is left out.",
