@@ -152,6 +152,8 @@ def test_every_tool_says_what_becomes_of_it_and_of_its_knobs(family, choice):
     if family in NOT_MIXED:
         base, mix = plan("prm" if family is choices.STEP_LABELS else "gkd" if choice.teacher else "dft"), ""
         values = {family.key: choice.key}
+    elif family is choices.TEACHER_CONTEXT:
+        base, mix, values = plan("sdft"), "", {family.key: choice.key}
     mine = Plan(base.run, replace(base.spec, knobs={**base.spec.knobs, **values}, mix=mix))
     for tool in TOOLS.values():
         lines = {line.knob: line for line in tool.mapped(mine)}

@@ -15,6 +15,7 @@ from labcore.llm import generation, objective
 from labcore.llm.batch import Completions
 from labcore.llm.experience import collect
 from labcore.llm.loops import online
+from labcore.llm.loops.stages import Learnt
 from labcore.llm.rewards import correct_and_format
 from labcore.llm.rollout import credit, total_rewards
 from labcore.llm.session import LlmSession
@@ -249,6 +250,16 @@ def test_the_mean_of_all_rewards_is_less_the_kl_at_the_beta_in_force():
     scored = [value for row, value in enumerate(earned) if row != 2]
     assert started.past_count == 7 and started.past_rewards == pytest.approx(sum(scored) / 7, rel=1e-5)
     assert started.past_rewards != pytest.approx(float(rollout.shaped.nanmean()), abs=1e-3)
+
+
+def test_what_a_run_learns_from_is_less_the_kl_at_the_beta_in_force():
+    started = session("reinforce_average", group_size=1, prompts_per_step=8, beta=0.5, adaptive_kl_target=0.1, steps=1)
+    shake(started.policy)
+    started.kl_factor, started.kl_beta = 3.0, 0.5
+    [rollout] = [stage.rollout for stage in online.run(started) if isinstance(stage, Learnt)]
+    earned = rollout.shaped - 1.5 * (rollout.old_logprobs - rollout.ref_logprobs).sum(1)
+    assert started.past_rewards == pytest.approx(float(earned.mean()), rel=1e-5)
+    assert started.past_rewards != pytest.approx(float(rollout.shaped.mean()), abs=1e-3)
 
 
 def test_beta_follows_its_target():

@@ -145,7 +145,12 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               r"\sigma(R - R_{opp}) - \tfrac12", "sequence", rollouts=("mixture",), knobs=(MIXTURE_SHARE,),
               letters=(Letter("opp", r"R_{opp}=R(y'),\quad y'\sim\pi_\theta^{1-\alpha_m}\pi_{ref}^{\alpha_m}"),),
               worked=_of_opponent, bias="Direction: it maximises the probability of beating the mixture of policy and "
-              "reference, and not the mean reward."),
+              "reference, and not the mean reward.",
+              elsewhere=(
+        There("verl", {_VERL: "grpo"}, "verl has no opponent, so this script trains another algorithm: GRPO on the "
+              "rewards"),
+        There("OpenRLHF", note="OpenRLHF has no opponent, so this script trains another algorithm: REINFORCE on the "
+              "rewards", name="reinforce"))),
     Advantage("moving_average", "reward − mean of all rewards of earlier steps", r"R - \bar R_{past}", "sequence",
               against="batch", exact=True,
               worked=lambda of: Worked("R − mean of all earlier R", _BASELINE),

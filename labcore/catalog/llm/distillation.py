@@ -91,8 +91,8 @@ ROWS = (
         r"\theta_T\leftarrow(1-\alpha)\theta_T+"
         r"\alpha\,\theta,\quad i = 1\ldots P\,G\end{gathered}",
         watch="Completions with a context: a group without a success teaches nothing, and its completions count with "
-        "loss 0. The reward should rise faster than with GRPO once groups have a success. Text feedback of an "
-        "environment, which the paper also gives the teacher, is left out.",
+        "loss 0. On add the reward did not rise in 40 steps. Text feedback of an environment, which the "
+        "paper also gives the teacher, is left out.",
         paper="Hübotter et al. 2026, arXiv:2601.20802", extra_knobs=(CONTEXT_SHARE,),
         without=(*CLIP, "updates_per_batch", "mini_batches"),
         defaults={"advantage": "teacher_log_ratio", "teacher": SELF, "teacher_context": "success",

@@ -64,7 +64,8 @@ def test_every_choice_says_what_becomes_of_it(key, family):
     """Mixing an algorithm of one's own: only the choices listed above have no equivalent."""
     without = set()
     for member in family.members:
-        base = plan("ppo" if getattr(member, "critic", False) else "grpo")
+        base = plan("sdft" if family is choices.TEACHER_CONTEXT else
+                    "ppo" if getattr(member, "critic", False) else "grpo")
         mixed = Plan(base.run, replace(base.spec, knobs={**base.spec.knobs, family.key: member.key}))
         [line] = [line for line in TOOLS[key].mapped(mixed) if line.knob == family.key]
         if line.note.startswith("no equivalent: "):
