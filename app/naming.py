@@ -13,9 +13,11 @@ from app.lab import titled
 from app.marked import FAMILIES, worded
 from labcore.analysis.compare.groups import CHANGED, changes_text
 from labcore.catalog.knob import shown
+from labcore.catalog.llm.models import MODELS
+from labcore.runs.models import spec_of
 from labcore.runs.presets import preset_of
-from labcore.runs.spec.model_names import name_of_model
-from labcore.runs.spec.run_spec import RunSpec, every_knob, knobs_of
+from labcore.runs.spec.model_names import BASE, START, name_of_model, parse
+from labcore.runs.spec.run_spec import RunSpec, base_spec, every_knob, knobs_of
 from labcore.runs.steering import unusual_knobs
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title as title_of
@@ -128,3 +130,14 @@ def model(text: str) -> str:
     """
     short = name_of_model(text)
     return (Path(short).name or short) if Path(short).is_absolute() else titled(short)
+
+
+def model_title(name: str, learnt: str = "") -> str:
+    """A model in words: what it learnt by, in the words `learnt` where they are given, and how far."""
+    found, spec = parse(name), spec_of(parse(name).run)
+    if found.stage == START:
+        return "Untrained"
+    if found.stage == BASE:
+        made = "by SFT" if base_spec(spec) else "untrained" if spec.model in MODELS else "given"
+        return f"Base, {made}"
+    return f"{learnt or spec.row.label}, step {found.step:,}"

@@ -61,7 +61,7 @@ CSS = """
 @container (max-width:250px){.st-key-setup .stHorizontalBlock:has(.stSelectbox){flex-wrap:wrap;row-gap:.3rem}
   .st-key-setup .stColumn:has(.stSelectbox){flex:1 0 100%}}
 .st-key-pretrained_models{margin-top:-.45rem}
-.st-key-pretrained_models button{min-height:1.4rem;padding:0 .25rem;border:none;background:none;
+.st-key-pretrained_models button{min-height:1.4rem;padding:0 .35rem 0 .25rem;border:none;background:none;
   justify-content:flex-end}
 .st-key-show_knobs{display:none}
 .st-key-resume_banner{padding:.3rem .8rem;border-radius:8px;background:light-dark(#F5F6F8,#1E2329)}

@@ -11,7 +11,6 @@ import streamlit as st
 from app import jobs, naming
 from app.lab import lab
 from app.on_request import large, requested
-from app.playground.models import title
 from app.tokens import written
 from labcore.analysis.compare.statistics import interval
 from labcore.catalog.amounts import percent
@@ -134,7 +133,7 @@ def table(found: dict[str, Any], heads: Mapping[str, tuple[str, str]], colours: 
 def _head(name: str, heads: Mapping[str, tuple[str, str]], colours: Mapping[str, str]) -> str:
     """A model: a run by its name and step, or the base; its id, as links have it, is hovered."""
     model = parse(name)
-    first, second = (title(name), "") if model.stage else heads[model.run]
+    first, second = (naming.model_title(name), "") if model.stage else heads[model.run]
     step = "" if model.step is None else f"step {model.step:,} · "
     return (f'<span title="{html.escape(name)}"><b><span class="rl-dot" style="background:{_colour(name, colours)}">'
             f"</span>{html.escape(first)}</b><small>{html.escape(step + second)}</small></span>")

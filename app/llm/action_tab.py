@@ -9,8 +9,8 @@ from app.components.figure_chart import figure_chart
 from app.lab import active
 from app.llm import action_figures as figures
 from app.llm.proxy_tab import nearest
+from app.naming import model_title
 from app.on_request import requested
-from app.playground.models import title
 from app.status import duration
 from app.tokens import literal
 from app.training.feed import Feed
@@ -46,7 +46,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
                                polled=active(run))
     if found is None:
         return
-    titles = [title(column["model"]) for column in found["columns"]]
+    titles = [model_title(column["model"]) for column in found["columns"]]
     st.markdown(literal(figures.words(found, titles)))
     figure_chart(figures.mass_figure(found, titles, theme.ground()), "action_space", title="Effective action space",
                  caption=f"{title_of(run)}, {titles[-1]}", alt="Probability mass of the top k tokens by position. "

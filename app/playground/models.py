@@ -16,12 +16,10 @@ from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.analysis.compare.groups import groups
 from labcore.catalog import kinds
-from labcore.catalog.llm.models import MODELS
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import run_folder
-from labcore.runs.models import offered, spec_of, with_checkpoint
+from labcore.runs.models import offered, with_checkpoint
 from labcore.runs.spec.model_names import BASE, START, Model, parse
-from labcore.runs.spec.run_spec import base_spec
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import parent_title
 from labcore.runs.titles import title as title_of
@@ -156,21 +154,10 @@ def short(name: str, newest: str = "", best: str = "") -> str:
     return f"{marks}{': ' if marks else ''}step {model.step:,}"
 
 
-def title(name: str, learnt: str = "") -> str:
-    """A model in words: what it learnt by, in the words `learnt` where they are given, and how far."""
-    model, spec = parse(name), spec_of(parse(name).run)
-    if model.stage == START:
-        return "Untrained"
-    if model.stage == BASE:
-        made = "by SFT" if base_spec(spec) else "untrained" if spec.model in MODELS else "given"
-        return f"Base, {made}"
-    return f"{learnt or spec.row.label}, step {model.step:,}"
-
-
 def titles(names: Sequence[str]) -> list[str]:
     """Some models in words, side by side: runs of one algorithm are named by the settings that differ."""
     learnt = _learnt([parse(name).run for name in names if not parse(name).stage])
-    return [title(name, learnt.get(parse(name).run, "")) for name in names]
+    return [naming.model_title(name, learnt.get(parse(name).run, "")) for name in names]
 
 
 def runs_of_models(names: Sequence[str]) -> list[str]:

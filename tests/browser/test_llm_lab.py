@@ -140,13 +140,14 @@ def test_a_term_of_the_equation_shows_its_number_its_tokens_its_chart_and_its_kn
                                                                                    waiting: str) -> None:
     page.goto(f"{server.url}/llm?run={waiting}&tab=Equation")
     formula, reading, tokens = (page.locator(f".rl-{name}") for name in ("formula", "reading p", "tokens"))
-    beta = formula.get_by_role("button", name="KL coefficient β, 0.04 reward/nat")
+    beta = formula.get_by_role("button", name="KL coefficient, 0.04 reward/nat")
     ratio = formula.get_by_role("button", name=re.compile("Probability ratio .*, [0-9.]+"))
     expect(ratio).to_be_visible(timeout=SLOW)  # the first samples are there
+    page.wait_for_function(f"() => ({DRAWN})() > 0", timeout=SLOW)  # nothing moves below the mouse any more
     lit = page.locator("figure[data-lit]")
 
     beta.hover()
-    expect(reading).to_contain_text(re.compile(r"β\s*0\.04 reward/nat · KL to the reference [0-9.]+ nats"))
+    expect(reading).to_contain_text(re.compile(r"KL coefficient\s*0\.04 reward/nat · KL to the reference [0-9.]+ nats"))
     knob = page.locator("[data-rl-lit]")
     expect(knob).to_have_count(1)
     expect(knob).to_contain_text("KL coefficient")

@@ -9,7 +9,7 @@ from typing import Any
 
 import streamlit as st
 
-from app import jobs, link, number_boxes, theme
+from app import jobs, link, naming, number_boxes, theme
 from app.chat_text import in_one_line, shortened
 from app.compare.answers import language_runs
 from app.compare.one_batch import charts
@@ -29,7 +29,6 @@ from app.compare.one_batch.batch import (
 from app.components.figure_chart import figure_chart
 from app.link import Param
 from app.on_request import large, requested
-from app.playground.models import title
 from app.tokens import literal
 from app.widget_state import WidgetState, widget_state
 from labcore.catalog.amounts import percent
@@ -120,7 +119,7 @@ def _model_name(name: str, runs: Sequence[RunRow]) -> str:
     """A model by its run's name: "GRPO sort #3, step 40"."""
     model = parse(name)
     run = next((title_of(run) for run in runs if run.id == model.run), model.run)
-    return f"{title(name)} of {run}" if model.stage else f"{run}, step {model.step or 0:,}"
+    return f"{naming.model_title(name)} of {run}" if model.stage else f"{run}, step {model.step or 0:,}"
 
 
 def _controls(batch: Batch, runs: Sequence[RunRow], to: Callable[..., None]) -> None:
