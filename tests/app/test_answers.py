@@ -106,7 +106,7 @@ def test_marks_escapes_and_shares():
     def titled(name):
         return f"({name})"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.compare.answers.model_title", titled)
+        patch.setattr("app.naming.model_title", titled)
         written = table(found, {"a": ("GRPO sort #1", "seed 5")}, {"a": "#112233"}, "correct number")
     assert written.count("check: correct number") == 7 and "right (correct number)" in written
     assert "&lt;i&gt;" in written and "<i>" not in written.replace("<i style", "") and "(cut)" in written
