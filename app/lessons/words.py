@@ -118,7 +118,7 @@ def shown(value: float) -> str:
     """A number of a lesson, the larger the fewer digits after its point.
 
     >>> shown(-26.1033), shown(431.25), shown(29871.4)
-    ('−26.103', '431.2', '29,871')
+    ('−26.1', '431', '29,871')
     """
     return number(value, 3 if abs(value) < 100 else 1 if abs(value) < 10_000 else 0)
 

@@ -31,7 +31,7 @@ def moved(before: float, after: float, several: bool = False) -> str:
     >>> moved(log(0.31), log(0.47)), moved(log(0.2), log(0.1)), moved(log(0.5), log(0.5002))
     ('rises from 31 % to 47 %', 'falls from 20 % to 10 %', 'stays at 50 %')
     >>> moved(-255.2, -1400.0), moved(-255.2, -255.21), moved(log(0.2), -1400.0)
-    ('falls from log-prob −255.2 to −1,400.0', 'stays at log-prob −255.2', 'falls from 20 % to <0.1 %')
+    ('falls from log-prob −255 to −1,400', 'stays at log-prob −255', 'falls from 20 % to <0.1 %')
     >>> moved(log(0.31), log(0.47), several=True)
     'rise from 31 % to 47 %'
     """

@@ -80,13 +80,12 @@ def optimal_token_baseline(token_rewards: Tensor, scored_tokens: Tensor, old_log
 
 
 def teacher_log_ratio(teacher_logprobs: Tensor, old_logprobs: Tensor, completion_mask: Tensor,
-                      teacher_discount: float, single_step: bool = False) -> Tensor:
-    """A_t = Σ_{s≥t} γ^{s−t} (log π_T(y_s) − log π_old(y_s)); s > t with `single_step`. (B, T), (B, T), bool (B, T) ->
-    (B, T)
+                      teacher_discount: float, single_step: bool) -> Tensor:
+    """A_t = Σ_{s≥t} γ^{s−t} (log π_T(y_s) − log π_old(y_s)). (B, T), (B, T), bool (B, T) -> (B, T)
 
     In nats; 0 where the mask is False. Times ∇log π(y_t) and summed, its mean on policy is −∇KL(π ‖ π_T): at γ = 0 of
-    each token's distribution with its prefix held fixed, at γ = 1 of whole completions. With `single_step` the token's
-    own part is in the loss, exactly (`supervised.reverse_kl`).
+    each token's distribution with its prefix held fixed, at γ = 1 of whole completions. With `single_step` over s > t:
+    the token's own part is in the loss, exactly (`supervised.reverse_kl`).
 
     Source: Lu and Thinking Machines Lab 2025, "On-Policy Distillation" (γ = 0); γ as `kl_discount_factor` of their
     tinker-cookbook, distillation/train_on_policy.py.
@@ -97,13 +96,12 @@ def teacher_log_ratio(teacher_logprobs: Tensor, old_logprobs: Tensor, completion
 
 
 def teacher_mean_log_ratio(teacher_logprobs: Tensor, old_logprobs: Tensor, completion_mask: Tensor,
-                           teacher_discount: float, single_step: bool = False) -> Tensor:
-    """A_t = Σ_{s≥t} γ^{s−t} (log π_T(y_s) − log π_old(y_s)) / Σ_{s≥t} γ^{s−t}; s > t with `single_step`. (B, T), (B,
-    T), bool (B, T) -> (B, T)
+                           teacher_discount: float, single_step: bool) -> Tensor:
+    """A_t = Σ_{s≥t} γ^{s−t} (log π_T(y_s) − log π_old(y_s)) / Σ_{s≥t} γ^{s−t}. (B, T), (B, T), bool (B, T) -> (B, T)
 
-    In nats; 0 where the mask is False, and where nothing is left. Divided by what is left of the completion, so that
-    long ones have no larger advantages. TRL 1.9.0's MiniLLMTrainer keeps the token's own log-ratio in the advantage and
-    adds the single-step term to the loss, so this part counts twice there.
+    In nats; 0 where the mask is False, and where nothing is left; over s > t with `single_step`. Divided by what is
+    left of the completion, so that long ones have no larger advantages. TRL 1.9.0's MiniLLMTrainer keeps the token's
+    own log-ratio in the advantage and adds the single-step term to the loss, so this part counts twice there.
 
     Source: Gu et al. 2023, arXiv:2306.08543, section 2.2 (single-step decomposition, length normalisation).
     """

@@ -54,7 +54,7 @@ SLOW = {
     "cpo": lambda c, r, w, l_, m, n: -lsig(.5 * (w - l_)),
     "alphapo": lambda c, r, w, l_, m, n: -lsig(.5 * (math.exp(-.2 * l_ / n) - math.exp(-.2 * w / m)) / .2 - .3),
 }
-PAIRED = [choice.key for choice in PREFERENCE_LOSS.members if not choice.own_answer]
+PAIRED = [choice.key for choice in PREFERENCE_LOSS.members if not (choice.own_answer or choice.opposed)]
 WHOLE = {choice.key for choice in PREFERENCE_LOSS.members if choice.whole_batch}
 
 
@@ -68,7 +68,9 @@ def given(generator):
     ratios = {f"log_ratio_{side}": logprobs[f"logprob_{side}"] - logprobs[f"ref_logprob_{side}"]
               for side in ("chosen", "rejected")}
     whole = {f"whole_{key}": value for key, value in {**logprobs, **ratios}.items() if not key.startswith("ref_")}
-    return {**logprobs, **ratios, **whole, "logprob_answer": -3 - normal().abs(),
+    theirs = torch.tensor([True, False, False, True, True, False])
+    return {**logprobs, **ratios, **whole, "theirs_chosen": theirs, "theirs_rejected": ~theirs,
+            "logprob_answer": -3 - normal().abs(),
             "mean_length_answer": torch.tensor(2.5, dtype=torch.float64),
             "mismatched_kl": torch.tensor(0.4, dtype=torch.float64),
             "length_chosen": torch.tensor([3, 1, 4, 2, 5, 2]), "length_rejected": torch.tensor([2, 2, 6, 1, 3, 4])}

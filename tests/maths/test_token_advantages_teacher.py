@@ -20,17 +20,18 @@ MASK = torch.tensor([[True, True, True], [True, False, False]])
 
 
 def test_worked_by_hand(close):
-    close(teacher_log_ratio(TEACHER, OLD, MASK, 0.0), [[0.5, -2.0, 0.0], [-1.0, 0.0, 0.0]])
-    close(teacher_log_ratio(TEACHER, OLD, MASK, 0.5), [[0.5 - 1.0, -2.0, 0.0], [-1.0, 0.0, 0.0]])
-    close(teacher_mean_log_ratio(TEACHER, OLD, MASK, 1.0), [[-0.5, -1.0, 0.0], [-1.0, 0.0, 0.0]])
-    close(teacher_mean_log_ratio(TEACHER, OLD, MASK, 0.5), [[-0.5 / 1.75, -2 / 1.5, 0.0], [-1.0, 0.0, 0.0]])
+    close(teacher_log_ratio(TEACHER, OLD, MASK, 0.0, False), [[0.5, -2.0, 0.0], [-1.0, 0.0, 0.0]])
+    close(teacher_log_ratio(TEACHER, OLD, MASK, 0.5, False), [[0.5 - 1.0, -2.0, 0.0], [-1.0, 0.0, 0.0]])
+    close(teacher_mean_log_ratio(TEACHER, OLD, MASK, 1.0, False), [[-0.5, -1.0, 0.0], [-1.0, 0.0, 0.0]])
+    close(teacher_mean_log_ratio(TEACHER, OLD, MASK, 0.5, False), [[-0.5 / 1.75, -2 / 1.5, 0.0], [-1.0, 0.0, 0.0]])
 
 
 def test_with_the_single_step_term_later_tokens_alone_count(close):
     close(teacher_log_ratio(TEACHER, OLD, MASK, 0.0, True), [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     close(teacher_log_ratio(TEACHER, OLD, MASK, 0.5, True), [[-1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     later = teacher_mean_log_ratio(TEACHER, OLD, MASK, 0.5, True)
-    close(later[:, :-1], teacher_mean_log_ratio(TEACHER, OLD, MASK, 0.5)[:, 1:] * MASK[:, 1:])  # R of the next token
+    of_next = teacher_mean_log_ratio(TEACHER, OLD, MASK, 0.5, False)[:, 1:]
+    close(later[:, :-1], of_next * MASK[:, 1:])
     assert not later[:, -1].any() and not later[1].any()
 
 
@@ -40,7 +41,7 @@ def test_beside_minillm_in_trl(close, case):
     student, teacher = (torch.tensor(case[key], dtype=torch.float64) for key in ("student", "teacher"))
     ids, mask = torch.tensor(case["ids"]), torch.tensor(TRL["mask"])
     own, theirs = (logits.log_softmax(-1).gather(-1, ids[..., None])[..., 0] for logits in (student, teacher))
-    close(teacher_mean_log_ratio(theirs, own, torch.ones(3, 3).bool(), case["gamma"]), case["advantage"])
+    close(teacher_mean_log_ratio(theirs, own, torch.ones(3, 3).bool(), case["gamma"], False), case["advantage"])
     student.requires_grad_()
     kl = with_divergence(student, ids, ids, teacher, torch.nn.Identity(), 1.0, False)[3]
     loss = token_mean(kl, mask, total_tokens=int(mask.sum()))
@@ -58,8 +59,8 @@ def test_beside_a_slow_loop(close, discount):
         for t in range(len(ratios)):
             weights = [discount ** (s - t) for s in range(t, len(ratios))]
             summed = sum(weight * each for weight, each in zip(weights, ratios[t:], strict=True))
-            close(teacher_log_ratio(teacher, old, mask, discount)[row, t], summed)
-            close(teacher_mean_log_ratio(teacher, old, mask, discount)[row, t], summed / sum(weights))
+            close(teacher_log_ratio(teacher, old, mask, discount, False)[row, t], summed)
+            close(teacher_mean_log_ratio(teacher, old, mask, discount, False)[row, t], summed / sum(weights))
 
 
 def test_a_policy_that_is_its_teacher_has_nothing_to_learn():

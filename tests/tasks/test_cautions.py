@@ -2,10 +2,11 @@
 
 import pytest
 
+from labcore.catalog.choices import needs_teacher
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
 from labcore.catalog.mix.cautions import of_run
-from labcore.runs.spec.run_spec import make
+from labcore.runs.spec.run_spec import knobs_of, make
 from labcore.tasks import cautions
 from labcore.tasks.cautions import caution, of_task
 
@@ -14,7 +15,9 @@ from labcore.tasks.cautions import caution, of_task
 def test_nothing_is_said_of_defaults(task):
     for row in ALGORITHMS.values():
         if row.learns(TASKS[task]):
-            spec = make(algorithm_key=row.key, task_key=task)
+            plain = {knob.key: knob.default for knob in knobs_of(row, TASKS[task])}
+            alone = needs_teacher(plain) and not plain["teacher"]
+            spec = make(algorithm_key=row.key, task_key=task, knobs={"teacher": "their/model"} if alone else {})
             usual = TASKS[task].own(row.loop, row.key)
             assert of_task(spec) == "" == " ".join(of_run("llm", row.key, spec.knobs, usual)), row.key
 

@@ -34,7 +34,7 @@ def plain(value: float | None) -> str:
     """A number of a token.
 
     >>> plain(-0.41234), plain(0.0), plain(2.1e-7), plain(None), plain(12345.678)
-    ('−0.4123', '0', '2e−7', '–', '12,345.6780')
+    ('−0.4123', '0', '2e−7', '–', '12,346')
     """
     return "–" if value is None else number(value, DIGITS)
 

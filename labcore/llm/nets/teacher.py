@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from labcore.errors import LabError, listed
 from labcore.llm.nets.model import load
 from labcore.runs.spec.model_names import model_of_name
-from labcore.runs.spec.together import NO_TEACHER
+from labcore.runs.spec.together import NoTeacher
 
 NAMED = 3  # tokens of another vocabulary that are named
 
@@ -26,7 +26,7 @@ def load_teacher(knobs: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -
     """
     name = str(knobs["teacher"])
     if not name:
-        raise LabError(NO_TEACHER)
+        raise NoTeacher
     teacher, theirs = load(model_of_name(name))
     check_vocabulary(name, theirs, tokenizer)
     return teacher.requires_grad_(False)

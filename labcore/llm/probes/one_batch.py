@@ -9,6 +9,7 @@ Left out: mini-batches, and the entropy bonus in −∂L/∂log π of single tok
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
@@ -47,6 +48,7 @@ from labcore.maths.turns import extents
 from labcore.runs.fork import carried
 from labcore.runs.spec.model_names import parse
 from labcore.runs.spec.run_spec import RunSpec, make
+from labcore.runs.spec.together import NoTeacher
 
 # ---------------------------------------------------------------- one batch view
 # What there is to look at in one batch under many algorithms, as JSON: a few groups token by token.
@@ -147,9 +149,8 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
                        "algorithms compared on one batch learn from rewards: choose a run on a task with a verifier.")
     own = session.spec.algorithm if session.spec.algorithm in _keys() else ONLINE[0].key
     asked, stepper = _checked(spec.get("algorithms") or ()), _checked([spec.get("stepper") or own])[0]
-    specs = {key: spec_for(session, ALGORITHMS[key], seed, size) for key in dict.fromkeys([*(asked or _keys()), stepper,
-                                                                                          own])}
-    chosen = asked or [key for key in _keys() if not _lacks_teacher(specs[key])]
+    specs = _specs(session, [*asked, stepper, own], () if asked else _keys(), seed, size)
+    chosen = asked or [key for key in _keys() if key in specs]
     _check_memory(session, len(chosen))
     batch = collect(as_of(session, specs[own]))
     rollouts = {key: seen_by(as_of(session, specs[key]), batch) for key in {*chosen, stepper}}
@@ -166,8 +167,14 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
             **as_json(session, batch, seen)}
 
 
-def _lacks_teacher(spec: RunSpec) -> bool:
-    return choices.needs_teacher(spec.knobs) and not spec.knobs["teacher"]
+def _specs(session: LlmSession, asked: Sequence[str], others: Sequence[str], seed: int,
+           size: Mapping[str, int]) -> dict[str, RunSpec]:
+    """The specs of the algorithms that were asked for, and of the `others` but those that lack a teacher."""
+    found = {key: spec_for(session, ALGORITHMS[key], seed, size) for key in dict.fromkeys(asked)}
+    for key in others:
+        with suppress(NoTeacher):
+            found[key] = found.get(key) or spec_for(session, ALGORITHMS[key], seed, size)
+    return found
 
 
 def _keys() -> list[str]:

@@ -174,8 +174,12 @@ def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                        "`reference_every=0` or `lora_rank=0`.")
 
 
-NO_TEACHER = ("There is no teacher to learn from: set `teacher` to a run (RUN, RUN@STEP or RUN@best), or to the folder "
-              "or hub id of a Hugging Face model with the policy's vocabulary.")
+class NoTeacher(LabError):
+    """A run has no teacher to learn from."""
+
+    def __init__(self) -> None:
+        super().__init__("There is no teacher to learn from: set `teacher` to a run (RUN, RUN@STEP or RUN@best), or to "
+                         "the folder or hub id of a Hugging Face model with the policy's vocabulary.")
 
 
 def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
@@ -219,7 +223,7 @@ def pinned_teacher(row: Algorithm, knobs: Mapping[str, Value]) -> dict[str, Valu
                            "`teacher`.")
         return {}
     if not name:
-        raise LabError(NO_TEACHER)
+        raise NoTeacher
     return {"teacher": model_names.pinned_teacher(name)}
 
 

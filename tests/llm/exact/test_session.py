@@ -47,7 +47,7 @@ def test_every_online_and_every_preference_row_is_there_with_its_own_choices():
     for key, row in ALGORITHMS.items():
         usual = {knob.key: knob.default for knob in rows[key].knobs}
         changed = {knob.key for knob in row.knobs if usual[knob.key] != knob.default}
-        assert changed <= {"beta", "pairs", "reward_source", "teacher"}
+        assert changed <= {"beta", "pairs", "reward_source", "teacher", "teacher_context"}
         assert usual.keys() - {knob.key for knob in row.knobs} == {
             "sft_steps", "sft_target", "lora_rank", "lora_alpha", "gradient_checkpointing", "optimizer", "compile",
             *(knob.key for knob in (*OPTIMIZER, *PROMPT, *UPKEEP)),

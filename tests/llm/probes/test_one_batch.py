@@ -366,7 +366,7 @@ def test_equal_rewards_leave_only_the_price_of_the_kl(few):
     ({"model": "nobody"}, "run nobody has no model"), ({"prompts": 1}, "prompts must be a whole number from 2 to 256"),
     ({"group_size": 64}, "group_size must be"), ({"updates": -1}, "updates must be"),
     ({"stepper": "dpo"}, "There is no online algorithm 'dpo'"),
-    ({"algorithms": ["grpo", "sft"]}, "There is no online algorithm 'sft': choose one of raft, ")])
+    ({"algorithms": ["grpo", "sft"]}, "There is no online algorithm 'sft': did you mean ")])
 def test_what_cannot_be_is_one_sentence(change, words):
     name = saved("grpo-sort-aaaa")
     with pytest.raises(LabError, match=words):

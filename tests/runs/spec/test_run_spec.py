@@ -145,8 +145,10 @@ DIFFERENCES = {"sigmoid", "cdpo", "robust", "ipo", "ipo_mean", "hinge", "exo_pai
 @every("loss", PREFERENCE_LOSS.names)
 def test_another_divergence_only_where_its_constant_cancels(loss):
     """f-DPO's reward has a constant of the prompt, which only the difference of a pair's sides is free of."""
+    pairs = {"pairs": "policy_and_reference"} if PREFERENCE_LOSS[loss].opposed else {}
+
     def dpo(**knobs):
-        return make(algorithm_key="dpo", task_key="sort", knobs=knobs)
+        return make(algorithm_key="dpo", task_key="sort", knobs=knobs | pairs)
     assert dpo(preference_loss=loss).knobs["divergence"] == "reverse_kl"
     if loss in DIFFERENCES or not PREFERENCE_LOSS[loss].reference:
         dpo(preference_loss=loss, divergence="jensen_shannon")
