@@ -11,7 +11,7 @@ KNOBS = {"gamma": 0.9, "gae_lambda": 0.8, "clip_low": 0.2, "clip_high": 0.28, "r
          "gate_negative": 1.05, "beta": 0.1, "max_new_tokens": 8, "overlong_buffer": 2, "overlong_penalty": 0.5,
          "length_cost": 0.1, "label_smoothing": 0.1, "exo_epsilon": 0.01, "discopop_tau": 0.05, "target_margin": 0.5,
          "desirable_weight": 1.0, "undesirable_weight": 1.0, "divergence_alpha": 0.5, "reward_clip": 1.0,
-         "teacher_discount": 0.5, "jsd_beta": 0.5, "min_temperature": 0.1,
+         "teacher_discount": 0.5, "single_step": False, "jsd_beta": 0.5, "min_temperature": 0.1,
          "pass_k": 2, "cov_pull": 1.0, "regression_beta": 0.3, "classifier_temperature": 0.5,
          "reward_low": -0.5, "reward_high": 1.0,
          "clip_delta": 1.5, "dual_clip": 3.0, "gamma_power_positive": 2.0, "gamma_rate_positive": 3.0,

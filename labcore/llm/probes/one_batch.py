@@ -40,6 +40,7 @@ from labcore.llm.probes.trial import Trial
 from labcore.llm.rollout import Rollout, credit
 from labcore.llm.session import LlmSession
 from labcore.llm.singled_out import singled_out
+from labcore.llm.teacher_context import NOTHING
 from labcore.llm.token_texts import token_texts
 from labcore.maths.call import cut_of, parameters
 from labcore.maths.masked import masked_mean
@@ -135,7 +136,7 @@ _SAMPLING = tuple(knob.key for knob in (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKEN
 def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     """See the module. `model`, `prompts` × `group_size` completions, `updates` before by `stepper`, `seed`;
     `eval_prompts` are those on which the effect of one step is measured. `algorithms` are the keys of the algorithms to
-    compare; where there are none, all online ones but those that lack a teacher.
+    compare; where there are none, all online ones but those that lack a teacher or give it a context.
 
     Raises:
         LabError: the model cannot be used, there is no such algorithm, or a setting is out of bounds.
@@ -169,11 +170,14 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _specs(session: LlmSession, asked: Sequence[str], others: Sequence[str], seed: int,
            size: Mapping[str, int]) -> dict[str, RunSpec]:
-    """The specs of the algorithms that were asked for, and of the `others` but those that lack a teacher."""
+    """The specs of the algorithms that were asked for, and of the `others` but those that lack a teacher or need room
+    for what it reads beside the prompt."""
     found = {key: spec_for(session, ALGORITHMS[key], seed, size) for key in dict.fromkeys(asked)}
     for key in others:
         with suppress(NoTeacher):
-            found[key] = found.get(key) or spec_for(session, ALGORITHMS[key], seed, size)
+            spec = spec_for(session, ALGORITHMS[key], seed, size)
+            if spec.knobs.get("teacher_context", NOTHING) == NOTHING:
+                found.setdefault(key, spec)
     return found
 
 

@@ -51,7 +51,7 @@ def test_every_online_and_every_preference_row_is_there_with_its_own_choices():
         assert usual.keys() - {knob.key for knob in row.knobs} == {
             "sft_steps", "sft_target", "lora_rank", "lora_alpha", "gradient_checkpointing", "optimizer", "compile",
             *(knob.key for knob in (*OPTIMIZER, *PROMPT, *UPKEEP)),
-            *({"rollouts", *(knob.key for knob in DIFFICULTY)} & usual.keys())}
+            *({"rollouts", "context_share", *(knob.key for knob in DIFFICULTY)} & usual.keys())}
         assert row.models == rows[key].models and set(rows[key].panels) <= set(row.panels)
 
 

@@ -154,10 +154,10 @@ def test_any_cut_of_an_online_batch(switches, monkeypatch):
 
 @pytest.mark.parametrize("loss", PREFERENCE_LOSS.names)
 def test_any_cut_of_pairs(loss, monkeypatch):
-    given, pairs = {}, PAIRS
+    given, pairs = {"mix": "all"}, PAIRS
     if PREFERENCE_LOSS[loss].opposed:
         given, pairs = {"pairs": "policy_and_reference"}, [replace(pair, theirs="rejected") for pair in PAIRS]
-    started = session("dpo", mix="all", preference_loss=loss, second_loss="sft", second_weight=0.5, ld_alpha=0.4,
+    started = session("dpo", preference_loss=loss, second_loss="sft", second_weight=0.5, ld_alpha=0.4,
                       pair_weighting=PREFERENCE_LOSS[loss].pairwise, **given)
     shake(started.policy)
     cut_anyhow(started, lambda: preference.update(started, Pairs(pairs)), preference, monkeypatch)
