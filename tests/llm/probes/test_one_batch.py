@@ -317,7 +317,8 @@ def test_any_language_model_gives_a_batch(letters, few, algorithm, updates):
 
 
 def test_every_online_row_has_its_place_in_it(letters):
-    assert_a_batch("ppo", 2, ONLINE)
+    assert_a_batch("ppo", 2, [key for key in ONLINE if "teacher_context" not in {
+        knob.key for knob in ALGORITHMS[key].knobs if knob.default != "nothing"}])
 
 
 def assert_a_batch(algorithm, updates, rows):
