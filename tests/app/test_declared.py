@@ -99,11 +99,12 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
 def test_the_arithmetic_of_a_teacher_s_grade_is_its_function(choice):
     """Without a discount a token's grade is its own log-ratio; with one it is also that of later tokens."""
     theirs, own = [-0.5, -2.0], [-1.25, -0.25]
-    found = of_torch(choices.ADVANTAGE, choice, {"teacher_discount": 0.0}, teacher_logprobs=theirs, old_logprobs=own,
+    knobs = {"teacher_discount": 0.0, "single_step": False}
+    found = of_torch(choices.ADVANTAGE, choice, knobs, teacher_logprobs=theirs, old_logprobs=own,
                      logprobs=own).flatten().tolist()
     assert found == pytest.approx([0.75, -1.75])
     for place, value in enumerate(found):
-        of = words.numbers({"teacher_discount": 0.0}, advantage=value, teacher_logprobs=theirs[place],
+        of = words.numbers(knobs, advantage=value, teacher_logprobs=theirs[place],
                            old_logprobs=own[place])
         line, = words.lines(choice, of, value, Line("it"))
         assert float(line.result.replace("−", "-")) == pytest.approx(value) and "−" in line.worked

@@ -51,7 +51,7 @@ def test_a_large_sweep_shows_its_pictures_and_its_ranking(page: Page, server: Se
     expect(page.get_by_role("status").filter(has_text="Of 25 settings the best is β ")).to_be_visible()
     expect(rows.first.locator("th")).to_have_text("1")
     grip = page.locator(".rl-parallel-chart .rl-grip").last  # of the reward: its upper end is a fifth of the rates
-    grip.scroll_into_view_if_needed()
+    grip.evaluate("grip => grip.scrollIntoView({ block: 'center' })")  # at once: the chart may be drawn anew meanwhile
     box = grip.bounding_box()
     assert box
     page.mouse.move(box["x"] + 16, box["y"] + 4)
