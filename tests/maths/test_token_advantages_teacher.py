@@ -65,4 +65,4 @@ def test_beside_a_slow_loop(close, discount):
 
 def test_a_policy_that_is_its_teacher_has_nothing_to_learn():
     for of in (teacher_log_ratio, teacher_mean_log_ratio):
-        assert not of(OLD, OLD, MASK, 0.7).any()
+        assert not of(OLD, OLD, MASK, 0.7, False).any()
