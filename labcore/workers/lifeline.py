@@ -119,6 +119,8 @@ class Lifeline:
             self._timer.start()
 
     def _exit(self) -> None:
+        if self._over.is_set():  # it was over while the pipe ended: the timer began too late to be cancelled
+            return
         try:
             self._too_late()
         finally:

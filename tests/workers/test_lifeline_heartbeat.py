@@ -136,6 +136,22 @@ def test_a_run_whose_sft_was_taken_ends_in_words(store):
     assert store.run(at_sft[0]).state in GOING
 
 
+def test_a_pipe_that_ends_as_the_run_does_does_not_end_the_process(monkeypatch):
+    """The main thread may see the cut and leave before the timer has begun."""
+    exits = []
+    monkeypatch.setattr(lifeline, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(os, "_exit", exits.append)
+    reading, writing = os.pipe()
+    monkeypatch.setattr(lifeline.Lifeline, "drop_soon", lambda held: held._over.set())
+    with lifeline.Lifeline(reading) as held:
+        os.close(writing)
+        while held._timer is None:
+            time.sleep(0.001)
+        held._timer.join(5)
+    os.close(reading)
+    assert held.cut and not exits
+
+
 def test_a_pipe_that_ends_after_the_run_does_not_end_the_process(monkeypatch):
     """A process may do something else after a run: its lifeline is over by then."""
     exits = []
