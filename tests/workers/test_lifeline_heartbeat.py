@@ -143,10 +143,11 @@ def test_a_pipe_that_ends_as_the_run_does_does_not_end_the_process(monkeypatch):
     monkeypatch.setattr(os, "_exit", exits.append)
     reading, writing = os.pipe()
     monkeypatch.setattr(lifeline.Lifeline, "drop_soon", lambda held: held._over.set())
+    before = {*threading.enumerate()}
     with lifeline.Lifeline(reading) as held:
+        watching, = {*threading.enumerate()} - before
         os.close(writing)
-        while held._timer is None:
-            time.sleep(0.001)
+        watching.join(5)
         held._timer.join(5)
     os.close(reading)
     assert held.cut and not exits
