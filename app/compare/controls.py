@@ -52,7 +52,7 @@ def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
 
 
 def moved(field: str, shown: WidgetState, to: Callable[[Any], Any] = lambda value: value) -> Callable[[], None]:
-    """The `on_change` of a widget: `field` of the link becomes what `to` makes of its value."""
+    """The `on_change` of a widget: writes its value, converted by `to`, into `field` of the link."""
     return lambda: change(**{field: to(shown.taken())})
 
 

@@ -14,7 +14,7 @@ function el(name, attributes = {}, ...children) {
   return made;
 }
 
-// A text in parts; `low` makes one of what is subscript to a Greek letter, as in π_old. Tokens may have any other "_".
+// Splits a text into parts and passes the subscript of a Greek letter, as in π_old, to `low`. Any other "_" stays.
 const subscripts = (text, low) => String(text).split(/(?<=[α-ω])_([a-z]+)/).map((part, i) => (i % 2 ? low(part) : part));
 
 const lettered = (words) => subscripts(words, (part) => {

@@ -202,7 +202,7 @@ def test_ms_swift_takes_its_arguments(files, checkpoint, tmp_path, monkeypatch):
 
 
 def swift_arguments(each: Plan, files: Path, folder: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What ms-swift's own classes make of the arguments of a plan's script, run in a new `folder` with the files."""
+    """Parse the arguments of a plan's script by ms-swift's own classes, in a new `folder` with the files."""
     folder.mkdir()
     monkeypatch.chdir(folder)
     for file in filter(Path.is_file, files.iterdir()):
