@@ -107,7 +107,8 @@ def policy_and_reference(session: LlmSession, pairs_per_step: int) -> Pairs:
     rewards, other = (verified(session, problems, each) for each in (ours, theirs))
     session.tokens += int(ours.completions.mask.sum()) + int(theirs.completions.mask.sum())
     coins = session.rng.random(len(problems)) < 0.5
-    lost = torch.where(rewards.total == other.total, torch.from_numpy(coins), other.total > rewards.total).tolist()
+    decided = (rewards.total > other.total) | (rewards.total < other.total)  # neither where one is NaN
+    lost = torch.where(decided, other.total > rewards.total, torch.from_numpy(coins)).tolist()
     pairs = [_between(problem, (ours, theirs), row, lost[row]) for row, problem in enumerate(problems)]
     win = (rewards.total - other.total).sigmoid().nanmean()
     metrics = score_metrics(rewards, ours.completions) | kl_to_reference(session, ours)

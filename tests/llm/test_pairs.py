@@ -114,6 +114,14 @@ def test_a_pair_has_a_side_of_the_policy_and_one_of_the_reference():
         float(taken.sides.logprobs[taken.sides.theirs].mean()))
 
 
+def test_a_coin_decides_too_where_one_side_could_not_be_scored():
+    started = session("xpo", pairs_per_step=64)
+    started.task.score = lambda problem, text: Score(nan, False)
+    found = pairs.next_pairs(started)
+    won = sum(pair.theirs == "rejected" for pair in found.pairs)
+    assert 15 < won < 49 and "win_rate" not in found.metrics
+
+
 def test_exploration_needs_pairs_with_a_side_of_the_reference():
     with pytest.raises(LabError, match="set `pairs=policy_and_reference`"):
         session("dpo", second_loss="exploration")
