@@ -202,7 +202,8 @@ def _samples(batch: Batch, knobs: Mapping[str, Any]) -> int:
     """Completions that were sampled for a batch, those included that it is compared with."""
     rollouts = choices.ADVANTAGE[str(knobs["advantage"])].rollouts
     drawn = sum(len(each.texts) for each in batch.sampled)
-    return drawn + (len(batch.batch.texts) if "mixture" in rollouts else len(batch.batch.problems) if rollouts else 0)
+    greedy = sum(len(each.problems) for each in batch.sampled)
+    return drawn + (drawn if "mixture" in rollouts else greedy if rollouts else 0)
 
 
 def _preferences(session: LlmSession, batches: int) -> Iterator[tuple[Tensor, int]]:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
+from unittest.mock import patch
 
 import pytest
 import torch
 
 from labcore.cli.main import main
 from labcore.errors import LabError
-from labcore.llm.exact.bench import climbed, estimator_bench, frozen_session, settings_of
+from labcore.llm.exact.bench import _samples, climbed, estimator_bench, frozen_session, settings_of
 from labcore.llm.exact.draws import estimate
 from labcore.llm.exact.session import ExactSession
 from labcore.llm.experience import collect
+from labcore.llm.generation import generate
 from labcore.llm.sizing import bench
 from labcore.runs import jobs
+from labcore.tasks.task import Score
 from tests.llm.exact.small import TINY
+from tests.llm.tools import session
 
 SMALL = {**TINY, "prompt_count": 2, "prompts_per_step": 2, "group_size": 4}
 ASKED = {"algorithms": ["rloo", "dr_grpo"], "batches": 40, "seed": 1, "knobs": SMALL}
@@ -40,6 +44,16 @@ def test_a_knob_is_looked_at_in_every_row_and_the_same_question_has_the_same_ans
         (key, size, 2 * size) for key in ASKED["algorithms"] for size in (2, 4)]
     assert json.dumps(found) == json.dumps(estimator_bench(asked))
     assert json.dumps(found) != json.dumps(estimator_bench({**asked, "seed": 2}))
+
+
+@pytest.mark.parametrize("advantage", ["greedy_baseline", "win_probability", "group_mean"])
+def test_what_a_batch_is_compared_with_is_counted_in_every_round_of_sampling(advantage):
+    started = session("nash_md", advantage=advantage, selection="informative", resample_rounds=2, group_size=2)
+    started.task.score = lambda problem, text: Score(1.0, True)  # all groups are drawn again
+    with patch("labcore.llm.experience.generate", side_effect=generate) as drawn:
+        batch = collect(started)
+    asked = [len(call.args[2]) * call.args[3] for call in drawn.call_args_list]
+    assert len(batch.sampled) == 3 and _samples(batch, started.knobs) == sum(asked)
 
 
 def test_the_frozen_policy_is_one_and_stays():
