@@ -226,10 +226,10 @@ def seen_by(session: LlmSession, batch: Batch) -> Rollout:
     The batch may have been sampled for another algorithm.
     """
     sampled = batch.batch
-    greedy = _rival_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
+    rivals = _rival_rewards(session, sampled.problems, Sampling.of(session.knobs), sampled.group_size)
     answers, answer_mask = demonstrations(session, sampled.problems)
     after = shaped(session, sampled.rewards, sampled.completions)
-    return _selected(session, sampled, replace(batch.rollout, shaped=after, rival_rewards=greedy,
+    return _selected(session, sampled, replace(batch.rollout, shaped=after, rival_rewards=rivals,
                                                demonstrations=answers, demonstration_mask=answer_mask,
                                                **_taught(session, sampled),
                                                square_sums=_square_sums(session, sampled),
@@ -370,7 +370,7 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
                           for part in parts])
 
     done = [each.completions for each in rounds]
-    rewards, greedy = [each.rewards for each in rounds], _all_of([each.rival_rewards for each in rounds])
+    rewards, rivals = [each.rewards for each in rounds], _all_of([each.rival_rewards for each in rounds])
     tokens = {name: _all_of([getattr(each, name) for each in rewards])
               for name in ("per_token", "step_scores", "step_gold", "of_turns")}
     spread = {name: None if parts is None else columns(parts, False) for name, parts in tokens.items()}
@@ -386,7 +386,7 @@ def joined(rounds: Sequence[Sampled]) -> Sampled:
                 {name: torch.cat([each.parts[name] for each in rewards]) for name in rewards[0].parts},
                 weights=rewards[0].weights, may_lack=rewards[0].may_lack, **spread),
         torch.cat([each.shaped for each in rounds]), torch.cat([each.kept for each in rounds]),
-        None if greedy is None else torch.cat(greedy))
+        None if rivals is None else torch.cat(rivals))
 
 
 def _all_of(parts: Sequence[Tensor | None]) -> list[Tensor] | None:

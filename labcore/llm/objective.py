@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
-from labcore.llm.rollout import Rollout
+from labcore.llm.rollout import Rollout, total_rewards
 from labcore.maths import weights
 from labcore.maths.call import call, cut_of, member
 from labcore.maths.kl import k3
@@ -119,7 +119,8 @@ def measures(knobs: Mapping[str, Any], rollout: Rollout, logprobs: Tensor, ratio
         outside = call(weights.outside_bounds, knobs, {**tensors, "sampler_logprobs": rollout.sampler_logprobs})
         measured["sampling/outside_frac"] = masked_mean(outside.float(), mask)
     if "mixture" in choices.ADVANTAGE[knobs["advantage"]].rollouts and rollout.rival_rewards is not None:
-        measured["win_rate"] = (rollout.shaped - rollout.rival_rewards)[mask.any(1)].sigmoid().nanmean()
+        won = (total_rewards(knobs, rollout) - rollout.rival_rewards)[mask.any(1)].sigmoid().nanmean()
+        measured |= {} if won.isnan() else {"win_rate": won}
     surrogate = choices.SURROGATE[knobs["surrogate"]]
     if surrogate.needs_ratio:
         kl_from_old = k3(rollout.old_logprobs, logprobs)

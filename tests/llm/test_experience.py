@@ -312,6 +312,17 @@ def test_nash_md_compares_with_a_completion_of_the_mixture_for_each():
     assert measured["win_rate"] == pytest.approx(float((batch.rollout.shaped - rewards).sigmoid().mean()))
 
 
+def test_a_win_rate_is_that_of_the_advantages_and_none_where_nothing_was_compared():
+    started = session("nash_md", group_size=3, prompts_per_step=4)
+    rollout = collect(started).rollout
+    earned = replace(rollout, token_rewards=torch.full_like(rollout.old_logprobs, 0.25))
+    credited = credit(started.knobs, earned)
+    expected = credited.advantages[:, 0].mean() + 0.5
+    assert online.gradients(started, credited)["win_rate"] == pytest.approx(float(expected))
+    nothing = replace(rollout, rival_rewards=torch.full_like(rollout.shaped, nan))
+    assert "win_rate" not in online.gradients(started, credit(started.knobs, nothing))
+
+
 def test_the_greedy_baseline_is_shaped_as_what_is_compared_with_it(monkeypatch):
     started = session("remax", group_size=3, beta=0.0, shaping="clipped", reward_clip=1.0)
     started.task.score = lambda problem, text: Score(10.0, True)
