@@ -8,6 +8,7 @@ Source: Shenfeld et al. 2026, arXiv:2601.19897 (SDFT); Hübotter et al. 2026, ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,13 +16,13 @@ import torch
 from torch import Tensor
 
 from labcore.catalog import choices
-from labcore.llm.batch import Prompts
-from labcore.llm.rendering import encode_prompts
+from labcore.llm.batch import Prompts, padded_prompts
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
 from labcore.tasks.task import Problem, Turn
 
 NOTHING = choices.TEACHER_CONTEXT.names[0]
+PARTS = re.compile(r"\\n|\{context\}|\{prompt\}")
 
 
 def nothing(problems: Sequence[Problem]) -> list[str]:
@@ -47,18 +48,17 @@ def success(problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[b
 
 def with_context(problem: Problem, context: str, template: str) -> Problem:
     """The problem as somebody reads it who has the `context` too; of a conversation it is in the last turn."""
-    prompt = template.replace("\\n", "\n").replace("{context}", context).replace("{prompt}", problem.prompt)
+    parts = {r"\n": "\n", "{context}": context, "{prompt}": problem.prompt}
+    prompt = PARTS.sub(lambda part: parts[part[0]], template)  # at once: a context may have such signs too
     turns = (*problem.turns[:-1], Turn(problem.turns[-1].role, prompt)) if problem.turns else ()
     return replace(problem, prompt=prompt, turns=turns)
 
 
 def teacher_prompts(session: LlmSession, problems: Sequence[Problem], texts: Sequence[str], exact: Tensor,
                     width: int) -> tuple[Prompts | None, Tensor | None]:
-    """The teacher's prompt of each of B completions, and whether it has a context (B,); None twice where no run's
-    teacher has any. `width` is the number of tokens of the longest completion.
-
-    Raises:
-        LabError: a prompt with its context is too long for the model.
+    """The teacher's prompt of each of B completions, and whether it has a context (B,); None twice where the run's
+    teacher has none. `width` is the number of tokens of the longest completion. A context that leaves no room for it
+    is left out, and a record says so.
     """
     knobs, size = session.knobs, len(texts) // len(problems)
     if knobs.get("teacher_context", NOTHING) == NOTHING:
@@ -66,10 +66,18 @@ def teacher_prompts(session: LlmSession, problems: Sequence[Problem], texts: Seq
     asked = [problem for problem in problems for _ in range(size)]
     contexts: list[str] = call(member(choices.TEACHER_CONTEXT, str(knobs["teacher_context"])), knobs, {
         "problems": asked, "texts": texts, "exact": exact.tolist(), "group_size": size})
-    seen = [with_context(problem, context, str(knobs["context_template"])) if context else problem
-            for problem, context in zip(asked, contexts, strict=True)]
-    prompts = encode_prompts(session.rendering, seen, session.context - width, session.device)
-    return prompts, torch.tensor([bool(context) for context in contexts], device=session.device)
+    seen = session.rendering.prompts([with_context(problem, context, str(knobs["context_template"])) if context else
+                                      problem for problem, context in zip(asked, contexts, strict=True)])
+    long = [place for place, ids in enumerate(seen) if contexts[place] and len(ids) > session.context - width]
+    if long:
+        session.say_once("Some completions teach nothing: the teacher's prompt with its context leaves no room for them "
+                         f"in the model's {session.context:,} tokens. Lower `max_new_tokens`, or choose a model with a "
+                         "longer context.")
+        for place, ids in zip(long, session.rendering.prompts([asked[place] for place in long]), strict=True):
+            seen[place] = ids
+    there = [bool(context) and place not in long for place, context in enumerate(contexts)]
+    return (padded_prompts(seen, session.rendering.padding, session.device),
+            torch.tensor(there, device=session.device))
 
 
 def some_with_context(session: LlmSession, problems: list[Problem]) -> list[Problem]:

@@ -28,7 +28,8 @@ def test_the_context_stands_where_the_template_says():
     assert teacher_context.with_context(problem, "ab", "{prompt}\\n{context}\\n").prompt == "ba=\nab\n"
     talk = replace(problem, turns=(Turn("system", "s"), Turn("user", "ba=")))
     assert teacher_context.with_context(talk, "ab", TEMPLATE).turns == (Turn("system", "s"), Turn("user", "ab|ba="))
-    assert teacher_context.with_context(problem, "{prompt}", TEMPLATE).prompt == "ba=|ba=", "of the template alone"
+    odd = "{prompt} \\n {context}"
+    assert teacher_context.with_context(problem, odd, TEMPLATE).prompt == f"{odd}|ba=", "signs of the template alone"
 
 
 def test_a_success_is_that_of_another_completion_of_the_group():
@@ -74,6 +75,17 @@ def test_a_completion_without_a_context_teaches_nothing_but_counts():
     loss = online.gradients(started, credit(started.knobs, one))["loss"]
     whole = credit(started.knobs, replace(one, kept=torch.tensor([True, False, False, False])))
     assert loss > 0 and loss == pytest.approx(online.gradients(started, whole)["loss"] / 4, rel=1e-4)
+
+
+def test_a_context_that_leaves_no_room_for_the_completion_is_left_out_and_said():
+    started = session("sdft", prompts_per_step=3, group_size=2, context_template=TEMPLATE)
+    problems = started.task.problems(3, started.rng)
+    problems[1] = replace(problems[1], answer=problems[1].answer * started.context)
+    prompts, there = teacher_context.teacher_prompts(started, problems, ["a"] * 6, torch.zeros(6), 2)
+    assert there.tolist() == [True, True, False, False, True, True]
+    assert prompts.lengths[2] == len(problems[1].prompt) and "teach nothing" in started.standing[-1]
+    teacher_context.teacher_prompts(started, problems, ["a"] * 6, torch.zeros(6), 2)
+    assert len(started.standing) == 1
 
 
 def test_what_the_teacher_read_is_shown():
