@@ -94,6 +94,17 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
             assert line.worked or line.formula == "1", (rewards, line)
 
 
+@pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.level == "sequence"],
+                         ids=lambda choice: choice.key)
+@pytest.mark.parametrize("advantage", [-40.0, -0.5, 0.5, 3.0])
+def test_no_advantage_breaks_its_arithmetic(choice, advantage):
+    """A sure win has ½, and normalised ones may have any size."""
+    group = {"completions": [{"reward": reward, "advantages": [advantage]} for reward in (0.0, 1000.0)]}
+    for completion in group["completions"]:
+        *_, line = credit.lines(group, completion, 0, {"advantage": choice.key, "normalisation": "sequences"})
+        assert line.result
+
+
 @pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.teacher],
                          ids=lambda choice: choice.key)
 def test_the_arithmetic_of_a_teacher_s_grade_is_its_function(choice):

@@ -314,6 +314,13 @@ def test_nobody_is_judged_who_was_not():
     assert cards.card("groups", group, {})["facts"].startswith("1 of 1 right")
 
 
+def test_a_token_s_loss_is_not_said_where_the_kl_to_the_teacher_is_in_it():
+    one = group(1, 0)
+    one["completions"][0] |= {"objective": [0.0] * 2, "slope": [0.0] * 2, "advantages": [0.0] * 2}
+    assert "Token's loss" in lines_of(one) and "Token's loss" not in lines_of(one, single_step=True)
+    assert says(lines_of(one, single_step=True)["Gradient"].note, "the advantage is 0", "KL to the teacher")
+
+
 def test_an_old_sample_says_so_and_its_change_is_that_of_the_step_alone():
     """At sampling the completion had e^−1; before the updates, 0.3 nats more, 50 %; after them 37 %."""
     old = group(1, 0, met={"gap": [0.2, 0.1]}) | {"age": 6, "level": 3}

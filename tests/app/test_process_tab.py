@@ -67,6 +67,13 @@ def test_the_story_has_the_steps_of_an_answer_with_score_and_verdict():
     assert plain["answers"][0]["steps"] == []
 
 
+def test_a_temperature_near_0_makes_no_number_that_is_wrong():
+    """e^(1/T) is too large for the arithmetic."""
+    knobs = {"step_reward": "min_form", "min_temperature": 0.001}
+    _, reward = arithmetic._step(completion(step_scores=[0.0, 0.1]), 0, knobs)
+    assert (reward.worked, reward.result) == ("", "–")
+
+
 @pytest.mark.parametrize("choice", choices.STEP_REWARD.members, ids=lambda choice: choice.key)
 def test_the_microscope_works_out_the_reward_of_each_step(choice):
     knobs = {"step_reward": choice.key, "min_temperature": 0.1}

@@ -121,7 +121,8 @@ def _gradient(one: Token, knobs: Knobs) -> list[Line]:
     if slope is None:
         return []
     if one["advantages"] == 0:
-        note = "the advantage is 0"
+        own = "; the token's own grade is in the KL to the teacher" if knobs.get("single_step") else ""
+        note = f"the advantage is 0{own}"
     elif slope == 0:
         stays = knobs.get("kl_placement") == "loss" and knobs.get("beta")
         note = "clipped: the surrogate has no gradient here" + ("; the gradient of the KL remains" if stays else "")
@@ -176,15 +177,16 @@ def _kl_use(chosen: KL, value: float, knobs: Knobs) -> str:
     return f"in the {where}, β = {plain(beta)}"
 
 
+ADDED = ("adaptive_kl_target", "entropy_target", "single_step")  # they add what is not in the file
 WEIGHED = {"top_entropy_share": 1, "off_policy_threshold": 0, "importance_cap": 0}  # the values at which they are off
 
 
 def _loss(one: Token, knobs: Knobs) -> list[Line]:
-    """The token's term of the loss, before tokens are aggregated; none where a weight takes part that the file lacks.
-    """
+    """The token's term of the loss, before tokens are aggregated; none where a part of it is not in the file."""
     value, weight = one.get("objective"), one.get("weight")
     weighed = weight is None and any(knobs.get(key, off) != off for key, off in WEIGHED.items())
-    if value is None or weighed or knobs.get("adaptive_kl_target") or knobs.get("entropy_target"):
+    added = any(knobs.get(key) for key in ADDED)
+    if value is None or weighed or added:
         return []
     beta = float(knobs.get("beta", 0.0)) if knobs.get("kl_placement") == "loss" else 0.0
     bonus = float(knobs.get("entropy_coef", 0.0))
@@ -216,13 +218,13 @@ def _step(completion: Mapping[str, Any], place: int, knobs: Knobs) -> list[Line]
 
 
 def _of_steps(scores: list[float | None], place: int, knobs: Knobs) -> Numbers:
-    """The numbers that the arithmetic of a step's reward may ask for."""
+    """The numbers that the arithmetic of a step's reward may ask for; no `weights` where they are too large for it."""
     known = [score for score in scores if score is not None]
     before = [score for score in scores[:place] if score is not None]
-    temperature = float(knobs.get("min_temperature", 1.0))
-    return words.numbers(knobs, score=scores[place], previous=before[-1] if before else 0.0,
-                         weights=sum(exp((1 - 2 * score) / temperature) for score in known), lowest=min(known),
-                         product=prod(known), at_end=float(len(before) + 1 == len(known)))
+    powers = [(1 - 2 * score) / float(knobs.get("min_temperature", 1.0)) for score in known]
+    weights = sum(map(exp, powers)) if max(powers) <= words.LARGEST else None
+    return words.numbers(knobs, score=scores[place], previous=before[-1] if before else 0.0, weights=weights,
+                         lowest=min(known), product=prod(known), at_end=float(len(before) + 1 == len(known)))
 
 
 def _rest(one: Token) -> list[Line]:

@@ -9,7 +9,7 @@ from labcore.catalog.conditions import kl_in
 from labcore.catalog.families.distillation import CONTEXT, SINGLE_STEP, TEACHER, TEACHER_DISCOUNT
 from labcore.catalog.families.rewards import REWARD
 from labcore.catalog.knob import Knob
-from labcore.catalog.worked import Numbers, Worked
+from labcore.catalog.worked import Numbers, Unrecorded, Worked
 
 GAMMA = Knob(
     "gamma", "Discount", 1.0, "Higher: late rewards count in full. Lower: early tokens get less of the final "
@@ -71,8 +71,10 @@ def _of_teacher(of: Numbers) -> Worked:
 
 
 def _of_opponent(of: Numbers) -> Worked:
-    """The opponent's reward is what the advantage says of it."""
+    """The opponent's reward is what the advantage says of it: nothing where the win is sure, or it was normalised."""
     chance = of["reward"] - of["baseline"] + 0.5
+    if not 0 < chance < 1:
+        raise Unrecorded("opponent")
     return Worked("σ(R − R of the opponent) − ½", "1 / (1 + exp({opponent} − {reward:b})) − 0.5",
                   f"beats the opponent with probability {chance:.2f}",
                   {"opponent": of["reward"] - log(chance / (1 - chance))})
