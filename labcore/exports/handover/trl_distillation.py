@@ -84,10 +84,12 @@ _DISTILLATION: Rules = {
 # ---------------------------------------------------------------- self-distillation
 
 def _template(names: Mapping[str, str]) -> Rule:
-    """The teacher's prompt under the names that the trainer has for its parts."""
+    """The teacher's prompt under the names that the trainer has for its parts, as a format string of Python's: any
+    other brace is doubled."""
     def rule(plan: Plan, value: Any) -> Line:
-        text = str(value).replace("\\n", "\n")
-        return Line("", value, {setting: text.replace("{context}", part) for setting, part in names.items()})
+        text = str(value).replace("\\n", "\n").replace("{", "{{").replace("}", "}}")
+        text = text.replace("{{prompt}}", "{prompt}")
+        return Line("", value, {setting: text.replace("{{context}}", part) for setting, part in names.items()})
     return rule
 
 

@@ -49,6 +49,14 @@ def test_a_tool_that_plays_episodes_by_a_class_of_yours_says_so_in_comments(tool
     assert not [line for line in MODULES[tool].mapped(each) if "nothing is known" in line.note]
 
 
+@pytest.mark.parametrize("algorithm, setting, context", [
+    ("sdft", "teacher_prompt_template", "privileged_context"), ("sdpo", "reprompt_template", "solution")])
+def test_the_prompt_with_context_is_a_format_string_whatever_braces_it_has(algorithm, setting, context):
+    asked = r"{prompt}\n\boxed{} of {context} {x}"
+    text = trl.settings(plan(algorithm, knobs={"context_template": asked}))[setting]
+    assert text.format(**{"prompt": "1+1=", context: "2"}) == "1+1=\n\\boxed{} of 2 {x}"
+
+
 @pytest.mark.parametrize("tool", list(TOOLS))
 def test_no_setting_of_a_knob_is_overwritten(tool, plans):
     for changed in (changed for each in plans for changed in (each, *_switched(each))):
