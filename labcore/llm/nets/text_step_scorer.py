@@ -182,7 +182,7 @@ def _tag(tokenizer: PreTrainedTokenizerBase, name: str, text: str, labels: str) 
                        "scores, such as ки of math-shepherd, or choose a token classifier with two labels.")
     _check_known(tokenizer, name, text)
     given = labels.split()
-    ids = ([*map(int, given)] if all(each.isdigit() and len(each) > 1 for each in given)
+    ids = ([*map(int, given)] if all(each.isdecimal() and len(each) > 1 for each in given)
            else list(tokenizer(labels, add_special_tokens=False)["input_ids"]))
     if len(ids) != 2 or ids[0] == ids[1] or max(ids) >= len(tokenizer) or tokenizer.unk_token_id in ids:
         raise LabError(f"The label tokens {quoted(labels)} are not two tokens of the process reward model {name}: set "

@@ -109,7 +109,8 @@ def test_how_rows_are_cut_into_micro_batches_changes_nothing(kept, monkeypatch):
     ("classifier", {"step_separator": ""}, "`step_separator` is empty, so each token is a step"),
     ("classifier", {"step_separator": "ü"}, "does not know 'ü'"), ("tagged", {"step_tag": ""}, "set `step_tag`"),
     ("tagged", {"step_tag": "ü"}, "does not know 'ü'"), ("tagged", {"label_tokens": "abc"}, "are not two tokens"),
-    ("tagged", {"label_tokens": "++"}, "are not two tokens"), ("tagged", {"label_tokens": "10 99999"}, "two tokens")])
+    ("tagged", {"label_tokens": "++"}, "are not two tokens"), ("tagged", {"label_tokens": "10 99999"}, "two tokens"),
+    ("tagged", {"label_tokens": "²² ³³"}, "two tokens")])
 def test_another_split_of_steps_or_vocabulary_is_said(kept, kind, knobs, words):
     with pytest.raises(LabError, match=words):
         load_step_scorer(str(kept(kind)), KNOBS | knobs)
