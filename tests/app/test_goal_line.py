@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.training import goal_line
@@ -34,6 +36,15 @@ def test_the_share_of_right_completions_is_said_with_its_start():
 def test_a_reward_that_is_another_number_is_said_beside_that_share():
     feed = feed_of({"reward": 0.5, "exact_match": 0.4}, {"reward": 0.97, "exact_match": 0.03})
     assert says(goal_line.words(feed), "earns 0.970", "0.500 at the start", "exact match", "3.0 %", "40 % at the start")
+
+
+def test_prompts_that_are_chosen_by_their_difficulty_are_said_and_not_compared_with_the_first_ones():
+    feed = feed_of({"reward": 0.8, "exact_match": 0.8}, {"reward": 0.3, "exact_match": 0.3})
+    for choice, said in (("uniform", " Now correct in 30 % (80 % at the start)."), ("learnable", (
+            " Now correct in 30 %, on prompts chosen by their difficulty."))):
+        pooled = {**feed.spec.knobs, "prompt_pool": 64, "prompt_choice": choice}
+        feed.spec = replace(feed.spec, knobs=pooled)
+        assert goal_line.words(feed) == said
 
 
 @pytest.mark.parametrize("kind", KINDS)
