@@ -284,10 +284,11 @@ def _of_kind(panel: Panel, kind: str) -> list[str]:
 
 
 def _panel(panel: Panel, metrics: list[Metric], large: bool) -> dict[str, Any]:
-    first = metrics[0]
+    first, peers = metrics[0], panel.peers and len(metrics) > 1
+    about = f"{first.help} {first.healthy}".strip().replace('"', "'")
     return {"key": panel.key, "title": first.label if panel.key in ("reward", "exact_match") else panel.title,
-            "symbol": symbol(first.symbol), "unit": first.unit, "large": large, "height": HEIGHTS[not large],
-            "help": f"{first.help} {first.healthy}".strip().replace('"', "'"),
+            "symbol": "" if peers else symbol(first.symbol), "unit": first.unit, "large": large,
+            "height": HEIGHTS[not large], "help": f"{first.label}: {about}" if peers else about, "peers": peers,
             "scale": "small rate" if panel.small else _scale(metrics), "colour": FAMILY[panel.family],
             "dots": first.key == DOTTED,
             "metrics": [{"key": metric.key, "label": metric.label, "short": metric.line, "unit": metric.unit,

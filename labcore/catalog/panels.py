@@ -19,7 +19,8 @@ FAMILIES: tuple[ChartFamily, ...] = get_args(ChartFamily)
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart: the metrics drawn on it, in order; the first one gives the headline number.
+    """One chart: the metrics drawn on it, in order; the first one gives the headline number, unless they are `peers`:
+    then none of them stands for the others.
 
     `family` says what its metrics are about: charts of one family share a hue. `small`: shares that are usually near
     zero, so that their axis ends soon after the largest instead of at 1. `groups`: it is about completions of one
@@ -36,6 +37,7 @@ class Panel:
     groups: bool = False
     held_out: tuple[str, ...] = ()
     prefix: str = ""
+    peers: bool = False
 
     def lines(self, logged: Collection[str]) -> tuple[str, ...]:
         """The metrics that it draws of a run which has `logged` these."""
@@ -50,11 +52,12 @@ _PANELS = (
     Panel("spread", "Spread of the reward models", ("reward/spread",), "reward"),
     Panel("exact_match", "Accepted completions", ("exact_match",), "reward",
           held_out=("held_out/accuracy", "held_out/greedy")),
-    Panel("pass_at_k", "Held-out pass@k", tuple(f"held_out/pass@{k}" for k in (2, 4, 8, 16, 32, 64)), "reward"),
+    Panel("pass_at_k", "Held-out pass@k", tuple(f"held_out/pass@{k}" for k in (2, 4, 8, 16, 32, 64)), "reward",
+          peers=True),
     Panel("zero_variance", "Zero-variance groups", (
         "frac_reward_zero_std", "groups/solve_none_frac", "groups/solve_all_frac"), "clip", groups=True),
     Panel("win_rate", "Win rate against the opponent", ("win_rate",), "reward"),
-    Panel("levels", "Reward by level", tuple(f"reward_at_level/{level}" for level in range(21)), "reward"),
+    Panel("levels", "Reward by level", tuple(f"reward_at_level/{level}" for level in range(21)), "reward", peers=True),
     Panel("pool", "Prompt pool", ("pool/drawn_frac", "pool/tried_frac", "pool/pass_rate"), "clip"),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),
     Panel("teacher_kl", "KL to the teacher", ("teacher/reverse_kl", "teacher/forward_kl"), "divergence"),
@@ -62,7 +65,7 @@ _PANELS = (
     Panel("exact_distance", "Distance to π*", ("exact/distance",), "divergence"),
     Panel("exact_objective", "Objective, exact", ("exact/objective", "exact/best"), "reward"),
     Panel("exact_gradient", "Cosine to the exact gradient", ("exact/gradient_cosine",), "gradient"),
-    Panel("exact_kl", "KL both ways, exact", ("exact/kl", "exact/kl_reverse"), "divergence"),
+    Panel("exact_kl", "KL both ways, exact", ("exact/kl", "exact/kl_reverse"), "divergence", peers=True),
     Panel("entropy", "Entropy", ("entropy", "exact/entropy"), "entropy"),
     Panel("clip", "Clipped", ("clip_frac/region", "clip_frac/low", "clip_frac/high"), "clip", small=True),
     Panel("bound", "Clipped, negative advantage", ("clip_frac/bound",), "clip", small=True),
@@ -73,7 +76,7 @@ _PANELS = (
         *(metric.key for metric in member.logs), *(("surrogate/cpi", "surrogate/kl_penalised") if all(
             metric.unit.startswith("advantage") for metric in member.logs) else ())), "gradient")
       for member in SURROGATE if member.needs_ratio),
-    Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward", prefix="reward/"),
+    Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward", prefix="reward/", peers=True),
     Panel("unscored", "Not scored", ("unscored/reward", "frac_reward_unscored"), "clip", small=True,
           prefix="unscored/"),
     Panel("step_scores", "Score of the steps", ("reward/step_score", "reward/steps_right"), "reward"),
@@ -89,14 +92,14 @@ _PANELS = (
     Panel("margin", "Implicit rewards", ("rewards/margins", "rewards/chosen", "rewards/rejected"), "divergence",
           held_out=("held_out/margin",)),
     Panel("mismatched_kl", "KTO's reference point", ("kl/mismatched",), "divergence"),
-    Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected"), "entropy"),
+    Panel("logps", "Log-probabilities", ("logps/chosen", "logps/rejected"), "entropy", peers=True),
     Panel("held_out_accuracy", "Pair accuracy", ("eval_accuracy", "accuracy"), "reward"),
     Panel("score_margin", "Margin of the scores", ("eval_margin", "margin"), "divergence"),
     Panel("step_accuracy", "Step accuracy", ("eval_step_accuracy", "step_accuracy"), "reward"),
     Panel("first_error", "First errors found", ("eval_first_error",), "reward"),
     Panel("step_auc", "AUC of the steps", ("eval_step_auc",), "reward"),
     Panel("best_of_n", "Best of n", tuple(f"best_of_n/{name}" for name in (
-        "lowest", "product", "last", "sampled", "any")), "reward"),
+        "lowest", "product", "last", "sampled", "any")), "reward", peers=True),
     Panel("step_score", "Score of the steps", ("eval_step_score", "eval_step_right"), "divergence"),
     Panel("calibration", "Calibration error", ("calibration_error",), "clip", small=True),
     Panel("gold_correlation", "Correlation with gold", ("gold_correlation",), "reward"),
@@ -123,7 +126,7 @@ _PANELS = (
     Panel("line_search", "Line search", ("line_search/share",), "gradient"),
     Panel("gradient_variance", "Gradient variance", (
         "gradient_variance/advantage", "gradient_variance/baseline", "gradient_variance/reward_to_go",
-        "gradient_variance/total_return"), "gradient"),
+        "gradient_variance/total_return"), "gradient", peers=True),
     Panel("value_error", "Error of V", ("value_error", "value_error/max"), "critic"),
     Panel("q_error", "Error of Q", ("q_error",), "critic"),
     Panel("value_change", "Change of V", ("value_change",), "critic"),

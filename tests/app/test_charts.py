@@ -166,6 +166,16 @@ def test_names_at_the_ends_of_lines_are_short_and_differ_within_a_chart():
             assert all(len(name) <= 16 for name in names), names
 
 
+def test_a_chart_of_peers_has_no_number_of_one_of_them():
+    feed = Feed(make(algorithm_key="grpo", task_key="countdown", knobs={"easiest": 2}))
+    feed.take([Step(1, 1, 0, 1.0, {"reward": 0.5, "reward_at_level/2": 0.9, "reward_at_level/3": 0.1})], [])
+    shown = {panel["key"]: panel for panel in panels(feed.spec, [feed], False)}
+    assert shown["levels"]["peers"] and not shown["levels"]["symbol"] and not shown["reward"]["peers"]
+    assert shown["levels"]["help"].startswith("Reward at level 2: ")
+    alone = {metric.key: panel for panel in PANELS.values() if panel.peers for metric in [METRICS[panel.metrics[0]]]}
+    assert all(len(panel.metrics) > 1 and panel.title != METRICS[key].label for key, panel in alone.items())
+
+
 def test_every_chart_has_a_unit_unless_its_number_has_none():
     assert {panel.metrics[0] for panel in PANELS.values() if not METRICS[panel.metrics[0]].unit} == {
         "ratio/max", "gold_correlation", "loss", "policy_loss", "grad_norm", "step_norm"}
