@@ -7,7 +7,7 @@ const KEPT = 0.7; // share of the mean that stays when a new time is known
 const BEGINNING = 3; // updates that are not measured: plots are made, and the browser compiles
 
 // Take the time that the charts took since the last update, and ask for another pace where it is too much, or where
-// half of it would do.
+// half of it would do. The first pace is always said: the server may still have that of the charts before.
 function measurePace(chart) {
   const took = chart.busy ?? 0;
   Object.assign(chart, { busy: 0, updates: (chart.updates ?? 0) + 1 });
@@ -17,7 +17,7 @@ function measurePace(chart) {
   let pace = now;
   while (pace < RAREST && pace < wanted) pace *= 2;
   while (pace > 1 && pace / 2 > 1.5 * wanted) pace /= 2;
-  if (pace === now) return;
+  if (pace === chart.pace) return;
   chart.pace = pace;
   chart.trigger("pace", pace);
 }
