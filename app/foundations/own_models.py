@@ -49,7 +49,7 @@ def next_token() -> None:
 
 def action_space() -> None:
     """Links to the action spaces of the newest runs, each a tab of its run."""
-    runs = models.able()[:RECENT]
+    runs = [run for run in models.able() if run.state != "diverged"][:RECENT]
     with st.container(border=True, gap="xsmall", key="own_action_space"):
         st.markdown("**For your own checkpoints**")
         if not runs:

@@ -52,6 +52,15 @@ def test_a_model_is_asked_by_a_click_and_by_the_link_of_it(page, grpo, asked):
     assert asked.asked[1]["model"] == f"base:{grpo}" and asked.asked[1]["prompt"] == "fe="
 
 
+def test_a_run_that_diverged_is_offered_last_and_its_action_space_not_at_all(page, lab, asked):
+    sound, broken = trained(lab.store), trained(lab.store, state="diverged")
+    test = page("foundations")
+    box = next(each for each in test.selectbox if each.label == "Run")
+    assert box.value == sound and len(box.options) == 2
+    linked = [each.proto.query_string for each in page("foundations", section="entropy").get("page_link")]
+    assert not any(broken in each for each in linked)
+
+
 def test_a_run_that_has_only_begun_is_asked_as_its_base(page, lab, asked):
     """A running lesson's: its only checkpoint is that of step 0, which is the base itself."""
     run = trained(lab.store, steps=(0,), state="running")
