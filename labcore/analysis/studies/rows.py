@@ -86,7 +86,7 @@ def _beta() -> Study:
         return {f"RLOO, β {beta:g}": 1.0, "RLOO, β 0.01": -1.0, f"RAFT, β {beta:g}": -1.0, "RAFT, β 0.01": 1.0}
 
     return Study(
-        "beta", "β", "RLOO is less sensitive to β than RAFT.", AHMADIAN,
+        "beta", "KL coefficient β", "RLOO is less sensitive to β than RAFT.", AHMADIAN,
         "RLOO and RAFT on sort with the KL in the reward, β 0.01, 0.1, 0.25, 0.5 and 1: RLOO compares completions by "
         "reward − β KL, RAFT ranks them by it. 16 prompts × 4 completions a step, 16 steps.", settings,
         [Contrast("Effect of β 0.01 → 1: RLOO − RAFT", lost(1.0), LAST, low=0.0),

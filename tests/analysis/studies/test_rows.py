@@ -76,6 +76,11 @@ def test_runs_are_found_by_what_they_are_and_what_is_missing_is_known(store):
         plan.queue(store, [])
 
 
+def test_titles_are_words():
+    assert all(len(study.title) > 3 for study in STUDIES.values()) and len({each.title for each in STUDIES.values()}) == (
+        len(STUDIES))
+
+
 def test_a_teacher_comes_first_and_its_name_does_not_matter(store, monkeypatch):
     study = STUDIES["larger_teacher"]
     first, = plan.missing(study, plan.found(study, []))
