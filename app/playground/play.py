@@ -44,8 +44,9 @@ class Kept:
         self.by.append(by)
 
     def back(self, turn: int) -> None:
-        """Forget this turn, from 1, and all after it."""
+        """Forget this turn, from 1, and all after it, and what the model was asked for."""
         del self.turns[turn - 1:], self.by[turn - 1:]
+        self.asked = 0
 
 
 def show(place: Place, spec: RunSpec, settings: Mapping[str, Any]) -> None:
@@ -54,7 +55,7 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any]) -> None:
     assert isinstance(task, EnvironmentTask), "its row of the catalog says so"
     with st.expander("Play an episode, with or against the model", expanded=place.replay is not None):
         stored = _stored(place)
-        kept = _kept(place, stored)
+        kept = _kept((spec.task, spec.of_task, place.seed, place.replay and place.models[0], place.replay), stored)
         seed, row = place.seed + kept.number, stored[0] if stored else None
         about = {"job": "episode", "model": parse(place.models[0]).pinned.name, "seed": seed, "row": row, **settings}
         played = of(task, seed, kept.turns, row)
@@ -74,9 +75,8 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any]) -> None:
                 st.caption("When this episode is over, the model plays one alone with the same hidden start.")
 
 
-def _kept(place: Place, stored: tuple[Any, list[Begun]] | None) -> Kept:
-    """This tab's episode: it begins anew where the link has another start."""
-    of_link = place.seed, place.models[0] if place.replay else None, place.replay
+def _kept(of_link: Any, stored: tuple[Any, list[Begun]] | None) -> Kept:
+    """This tab's episode: it begins anew where the link has another start, or a run of another environment."""
     kept = st.session_state.get(KEPT)
     if kept is None or kept.of != of_link:
         turns = stored[1] if stored else []

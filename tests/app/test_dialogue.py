@@ -71,6 +71,18 @@ def test_an_episode_is_taken_over_from_any_turn_and_names_who_wrote_and_answered
     assert shown.index("<small>model</small>") < shown.index("<small>you</small>")
 
 
+def test_an_episode_begins_anew_for_another_environment_and_a_turn_taken_back_is_yours(monkeypatch):
+    monkeypatch.setattr(play.st, "session_state", {})
+    kept = play._kept(("guess", {"largest": 7}, 0, None, None), None)
+    kept.add("1", play.YOU)
+    kept.asked = 1
+    assert play._kept(("guess", {"largest": 7}, 0, None, None), None) is kept
+    kept.back(1)
+    assert kept.asked == 0 and not kept.turns
+    kept.add("1", play.YOU)
+    assert not play._kept(("lookup", {}, 0, None, None), None).turns
+
+
 def test_a_stored_episode_begins_with_its_turns_and_its_hidden_row(monkeypatch):
     stored = {"groups": [{"prompt": "1-7?", "row": {"secret": 5, "highest": 7}, "completions": [SLOW, LOST]}]}
     monkeypatch.setattr(play.files, "read", lambda run, kind, step: stored if step == 3 else None)
