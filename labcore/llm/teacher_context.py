@@ -70,9 +70,9 @@ def teacher_prompts(session: LlmSession, problems: Sequence[Problem], texts: Seq
                                       problem for problem, context in zip(asked, contexts, strict=True)])
     long = [place for place, ids in enumerate(seen) if contexts[place] and len(ids) > session.context - width]
     if long:
-        session.say_once("Some completions teach nothing: the teacher's prompt with its context leaves no room for them "
-                         f"in the model's {session.context:,} tokens. Lower `max_new_tokens`, or choose a model with a "
-                         "longer context.")
+        session.say_once("Some completions teach nothing: the teacher's prompt with its context leaves no room for "
+                         f"them in the model's {session.context:,} tokens. Lower `max_new_tokens`, or choose a model "
+                         "with a longer context.")
         for place, ids in zip(long, session.rendering.prompts([asked[place] for place in long]), strict=True):
             seen[place] = ids
     there = [bool(context) and place not in long for place, context in enumerate(contexts)]

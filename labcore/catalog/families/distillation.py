@@ -40,8 +40,8 @@ SINGLE_STEP = Knob(
     "single_step", "Single-step term", False, "On: the KL of each token's own distribution is computed over the whole "
     "vocabulary and added to the loss, and a token's advantage has the log-ratios of later tokens only. The mean "
     "gradient is the same unless advantages are whitened, with less noise; each update takes one more pass of the "
-    "teacher. Off: the sampled token's own log-ratio stands for its KL.", "live", group="loss", advanced=True, aliases="single_step_decomposition",
-    before=False)
+    "teacher. Off: the sampled token's own log-ratio stands for its KL.", "live", group="loss", advanced=True,
+    aliases="single_step_decomposition", before=False)
 TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.llm.teacher_context",
                          ("problems", "texts", "exact", "group_size"), (
     TeacherContext("nothing", "the prompt alone", r"x", elsewhere=(There("DistillationTrainer ms-swift"),)),
