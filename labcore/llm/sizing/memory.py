@@ -173,6 +173,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
     copied = mode.device == "cuda" and sizes.shares  # what the graphs of decoding read
     recorded = copied and not sizes.fused  # stays where it is: those of the lab's own layers are made for each batch
     looks = bool(knobs.get("probes", True))
+    caches = 1 + any("mixture" in each.rollouts for each in choices.chosen(choices.ADVANTAGE, knobs))  # of two models
     recomputed = ", of each layer its input" if mode.recomputed else ""
     in_chunks = network.plain_head and done.rows * done.length * network.vocabulary > network.most_logits
     of_vllm = int(passes.VLLM * card) if card and by_vllm(knobs) else 0
@@ -192,7 +193,7 @@ def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
             each["parameters"] for each in sizes.held)),
             "2 bytes a parameter of the network that runs" + ", and of the policy for decoding" * recorded),
         Part("KV cache", ALWAYS if recorded else SAMPLES,
-             kv_cache(sizes, done, tokens, mode.width, once=copied and sizes.fused) if sizes.shares else 0,
+             caches * kv_cache(sizes, done, tokens, mode.width, once=copied and sizes.fused) if sizes.shares else 0,
              f"{done.sampled:,} rows of {tokens:,} tokens" + ", prompts once" * (copied and sizes.fused)),
         Part("Next token", SAMPLES, next_logits(sizes, done.sampled), f"{done.sampled:,} rows × vocabulary"),
         Part("Copy of the full weights", SAMPLES, WEIGHT * sizes.parameters("policy") * (

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from labcore.catalog import choices
+from labcore.catalog.families.distillation import SELF
 from labcore.catalog.knob import Value
 from labcore.catalog.llm.models import MODELS
 from labcore.llm.sizing import memory, passes
@@ -81,15 +82,27 @@ def seconds(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> float:
     total = updates * learnt * (trunk + head)
     total += (trunk + head) * (names & {"reference"} != set()) + trunk * (1 + learnt * updates) * ("critic" in names)
     total += trunk * ("scorer" in names)
-    total += (trunk + head) * sizes.parameters("teacher") / sizes.parameters("policy") * ("teacher" in names)
+    taught = sizes.parameters("teacher") / sizes.parameters("policy") if "teacher" in names else float(
+        knobs.get("teacher") == SELF)
+    total += (trunk + head) * taught * (1 + updates * bool(knobs.get("single_step")))
     if share := choices.written_share(knobs):
         total += sampling(sizes, whole, speed) * share
     labelled = any(not source.from_file for source in choices.chosen(choices.STEP_LABELS, knobs))
     if loop == "online" or labelled or any(source.each_step for source in choices.chosen(choices.PAIRS, knobs)):
-        total += sampling(sizes, whole, speed) * (1 - float(knobs.get("replay_share", 0)))
+        drawn = sampling(sizes, whole, speed) + _rivals(knobs, sizes, whole, speed)
+        total += drawn * (1 - float(knobs.get("replay_share", 0)))
     elif evaluated := int(knobs.get("eval_prompts", 0)):
         total += sampling(sizes, replace(whole, sampled=evaluated), speed) / int(knobs["eval_every"])
     return OTHER * total
+
+
+def _rivals(knobs: Mapping[str, Any], sizes: Sizes, done: passes.Batch, speed: Mapping[str, Any]) -> float:
+    """Seconds of drawing what the completions are compared with: one more of two models for each, or of each prompt."""
+    rollouts = {each for choice in choices.chosen(choices.ADVANTAGE, knobs) for each in choice.rollouts}
+    if "mixture" in rollouts:
+        return 2 * sampling(sizes, done, speed)
+    greedy = replace(done, group=1, sampled=done.sampled // done.group)
+    return sampling(sizes, greedy, speed) if rollouts else 0.0
 
 
 def sampling(sizes: Sizes, done: passes.Batch, speed: Mapping[str, Any]) -> float:

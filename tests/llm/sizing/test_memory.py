@@ -36,6 +36,13 @@ def test_close_and_unknown_are_said_as_what_they_are():
     assert memory.estimate(need.spec, "no such model").fault == "no such model"
 
 
+def test_a_mixture_has_the_caches_of_two_models():
+    def cache(advantage: str) -> int:
+        spec = make(algorithm_key="nash_md", task_key="sort", mix="mine", knobs={"advantage": advantage})
+        return next(part.size for part in memory.parts(spec, SIZES) if part.name == "KV cache")
+    assert cache("win_probability") == 2 * cache("batch_mean") > 0
+
+
 def test_the_fold_and_the_metric_say_what_each_of_them_counts():
     assert "adds to a worker process of about 330 MB" in memory.ABOUT
     assert METRICS["memory"].help.startswith("Resident memory of the whole worker process")

@@ -41,6 +41,29 @@ def test_a_step_is_its_sampling_and_its_passes():
     assert found - frozen == pytest.approx(OTHER * a_pass)
 
 
+def test_a_run_that_teaches_itself_has_a_pass_of_its_reference_and_one_for_each_update_by_the_single_step_term():
+    def took(**knobs) -> float:
+        spec = make(algorithm_key="sdft", task_key="sort", steps=10, knobs={
+            "prompts_per_step": 2, "group_size": 2, "max_new_tokens": 8, **knobs})
+        return step_time.seconds(spec, SIZES, SPEED)
+    a_pass = OTHER * (2 * (5 + 2 * 7) * 2 * 0.005 + 4 * 8 * 0.01)
+    plain = step_time.seconds(grpo(), SIZES, SPEED)
+    assert took(single_step=False) - plain == pytest.approx(a_pass)
+    assert took(single_step=True) - plain == pytest.approx(2 * a_pass)
+
+
+def test_what_completions_are_compared_with_is_drawn_too():
+    def took(advantage: str) -> float:
+        spec = make(algorithm_key="nash_md", task_key="sort", steps=10, mix="mine",
+                    knobs={**SMALL, "advantage": advantage})
+        return step_time.seconds(spec, SIZES, SPEED)
+    whole = step_time.whole_batch(grpo(), SIZES)
+    drawn = OTHER * step_time.sampling(SIZES, whole, SPEED)
+    assert took("win_probability") - took("group_mean") == pytest.approx(2 * drawn), "by two models"
+    greedy = OTHER * step_time.sampling(SIZES, replace(whole, group=1, sampled=2), SPEED)
+    assert took("greedy_baseline") - took("group_mean") == pytest.approx(greedy)
+
+
 def test_mini_batches_see_the_same_tokens():
     assert step_time.seconds(grpo(mini_batches=2), SIZES, SPEED) == pytest.approx(
         step_time.seconds(grpo(), SIZES, SPEED))
