@@ -12,6 +12,7 @@ from app.naming import apart
 from app.theme import DARK, FAMILY, LIGHT, symbol
 from labcore.analysis.doctor import doctor
 from labcore.catalog.knob import Value, shown
+from labcore.catalog.llm.difficulty import by_difficulty
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS, NOW, OWN, ordered
 from labcore.catalog.panels import PANELS, Panel, with_switched
@@ -146,6 +147,11 @@ class Feed:
     def knobs(self, at: int | None = None) -> dict[str, Value]:
         """The knobs as they are now, or were in the last update of step `at`."""
         return self.history.at(at)
+
+    @property
+    def by_difficulty(self) -> bool:
+        """True if the first steps or the newest choose their prompts by difficulty: these are not the same prompts."""
+        return any(map(by_difficulty, (self.spec.knobs, self.knobs())))
 
     @property
     def walks(self) -> bool:

@@ -17,7 +17,6 @@ from app.theme import number
 from app.training.feed import Feed
 from labcore.catalog.amounts import percent
 from labcore.catalog.goal import Quote
-from labcore.catalog.llm.difficulty import UNIFORM
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import NOW
 from labcore.catalog.right import named, right
@@ -67,14 +66,8 @@ def now(feed: Feed) -> list[dict[str, Any]]:
     for place, part in enumerate(parts):
         part["before"] = f" Now {part['before']}" if not place else f", {part['before']}"
     if parts:
-        parts[-1]["after"] += ", on prompts chosen by their difficulty." if chosen_by_difficulty(feed) else "."
+        parts[-1]["after"] += ", on prompts chosen by their difficulty." if feed.by_difficulty else "."
     return parts
-
-
-def chosen_by_difficulty(feed: Feed) -> bool:
-    """True if the steps draw unlike prompts from a pool, so that a later number is not of the same prompts."""
-    return bool(feed.spec.knobs.get("prompt_pool")) and any(
-        values.get("prompt_choice", UNIFORM) != UNIFORM for values in (feed.spec.knobs, feed.knobs()))
 
 
 def measured(feed: Feed) -> list[Metric]:
@@ -93,8 +86,9 @@ def _part(metric: Metric, feed: Feed) -> dict[str, Any]:
     first = feed.value(metric.key, first=True)
     before, _, after = metric.now.partition("{}")
     rate = metric.scale == "rate"
-    start = "" if first is None or chosen_by_difficulty(
-        feed) else f" ({percent(first) if rate else number(first, metric.digits)} at the start)"
+    start = ""
+    if first is not None and not feed.by_difficulty:
+        start = f" ({percent(first) if rate else number(first, metric.digits)} at the start)"
     return {"key": metric.key, "before": before, "after": f"{after}{start}", "rate": rate, "digits": metric.digits}
 
 

@@ -114,9 +114,9 @@ def _waking(run: RunRow) -> str:
 def numbers(feed: Feed) -> list[dict[str, Any]]:
     """The tiles without their numbers, which the charts read off the row that they show. `first` is the metric's first
     value, where it tells how training goes; `unit` is one of those that need saying."""
-    found = []
+    found, compared = [], not feed.by_difficulty
     for metric in tiles(feed):
-        first = feed.value(metric.key, first=True) if metric.about == "training" else None
+        first = feed.value(metric.key, first=True) if compared and metric.about == "training" else None
         found.append({"key": metric.key, "label": metric.label, "digits": metric.digits,
                       "unit": metric.unit if "/" in metric.unit else "",
                       "help": f"{metric.help} Unit: {metric.unit}." if metric.unit else metric.help,

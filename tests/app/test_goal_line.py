@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.training import goal_line
+from app.training import goal_line, status_line
 from app.training.feed import Feed
 from labcore.catalog import choices
 from labcore.catalog.goal import reward_words
@@ -45,6 +45,8 @@ def test_prompts_that_are_chosen_by_their_difficulty_are_said_and_not_compared_w
         pooled = {**feed.spec.knobs, "prompt_pool": 64, "prompt_choice": choice}
         feed.spec = replace(feed.spec, knobs=pooled)
         assert goal_line.words(feed) == said
+        reward, *_ = status_line.numbers(feed)
+        assert (reward["first"] is None) == (choice != "uniform"), "since start"
 
 
 @pytest.mark.parametrize("kind", KINDS)

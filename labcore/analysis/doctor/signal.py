@@ -8,6 +8,7 @@ from labcore.analysis.doctor.finding import Finding
 from labcore.analysis.doctor.run_view import BLOCK, RECENT, RunView, number, share
 from labcore.catalog.choices import PREFERENCE_LOSS, losses_of
 from labcore.catalog.knob import shown
+from labcore.catalog.llm.difficulty import by_difficulty
 from labcore.catalog.reward_terms import scorers
 
 MOST_GROUPS = 0.5  # half of the batch gives no gradient: a starting guess
@@ -73,9 +74,10 @@ def _compares_groups(view: RunView) -> bool:
 
 def reward_fell(view: RunView) -> Finding | None:
     """The reward is far below its best, and which knob was turned right before it fell. Where pairs are learnt the
-    reward is only measured, and `answers_worse` looks at it."""
+    reward is only measured, and `answers_worse` looks at it; where a curriculum goes on to harder prompts it is meant
+    to fall."""
     reward = view["reward"]
-    if view.supervised or "rewards/accuracies" in view:
+    if view.supervised or "rewards/accuracies" in view or by_difficulty(view.knobs):
         return None
     (_, best), now = reward.peak(), reward.mean(FELL_BY)
     # Rewards may have any scale: without a spread, compare with the total change.

@@ -5,8 +5,10 @@ Off by default: prompts are then drawn as the task draws them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from labcore.catalog.choice import Rule
-from labcore.catalog.knob import Knob
+from labcore.catalog.knob import Knob, Value
 
 UNIFORM, BAND, LEARNABLE, EASY_FIRST, BY_LEVEL = PROMPT_CHOICES = (
     "uniform", "band", "learnable", "easy_first", "by_level")
@@ -43,6 +45,12 @@ EASIEST = Knob(
     "harder prompts. Lower: some easy prompts. 0: all prompts have the size set "
     "above.", low=0, high=20, before=0, group="task",
     advanced=True, aliases="difficulty level curriculum")
+
+
+def by_difficulty(knobs: Mapping[str, Value]) -> bool:
+    """True if prompts of a pool are chosen by their difficulty: two steps then have different prompts, and a reward
+    that falls may only mean harder ones."""
+    return bool(knobs.get("prompt_pool")) and knobs.get("prompt_choice", UNIFORM) != UNIFORM
 
 
 def _unless(*kept: str) -> tuple[str, ...]:

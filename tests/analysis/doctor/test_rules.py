@@ -54,6 +54,8 @@ PRESETS = {
         ("grpo", {}, drops("reward", 0.9, 0.2, 50),  # a small batch: rewards jump by half at every step
          lambda at: well(at) | {"reward": 0.25 + 0.5 * (at % 2) + 0.2 * (at <= 10)}),
         ("grpo", {}, drops("reward", 0.9, 0.2, 50), lambda at: pairs(at) | {"reward": 0.9 if at < 50 else 0.2}),
+        ("grpo", {"prompt_pool": 64}, drops("reward", 0.9, 0.2, 50), None),
+        ("grpo", {"prompt_pool": 64, "prompt_choice": "easy_first"}, None, drops("reward", 0.9, 0.2, 50)),
         ("sft", {}, None, drops("reward", 0.9, 0.2, 50, mean_token_accuracy=0.5))],
     "zero_variance": [
         ("grpo", {}, flat(frac_reward_zero_std=0.55), flat(frac_reward_zero_std=0.45)),
