@@ -113,7 +113,8 @@ def every(session: LlmSession, world: World) -> Iterator[tuple[float, Rollout]]:
 @torch.no_grad()
 def _rivals(session: LlmSession, world: World) -> list[tuple[float, float | None]]:
     """The rewards of the opponents that the mixture samples, with their probabilities; a single None where there are
-    none. Each completion has an opponent of its own, but advantages are sums over these, so one for all is enough."""
+    none. Each completion has an opponent of its own; one for all has the same mean, since advantages that are not
+    normalized are sums over these, but a larger variance."""
     if "mixture" not in choices.ADVANTAGE[session.knobs["advantage"]].rollouts:
         return [(1.0, None)]
     likely = token_logprobs(mixture_of(session), world.prompts, world.space, session.knobs["temperature"]).sum(-1).exp()

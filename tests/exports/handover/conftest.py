@@ -75,7 +75,7 @@ def plans(planned, monkeypatch) -> list[Plan]:
 
 def fitting() -> list[tuple[str, str]]:
     """Every algorithm with a task, and every task with an algorithm of each loop that learns it: a knob belongs to the
-    one or the other, and what a task says of knobs it says to a loop. Tasks with turns have no scripts."""
+    one or the other, and what a task says of knobs it says to a loop. Episodes have tests of their own."""
     there = [(row, task) for row in ALGORITHMS.values() for task in TASKS.values()
              if row.learns(task) and not task.has_turns]
     by_row, by_loop = ({key(row, task): (row.key, task.key) for row, task in reversed(there)} for key in (
