@@ -14,6 +14,7 @@ from labcore.runs.spec.session import Record
 from labcore.runs.store.store import Store
 from tests.analysis.compare import tools
 from tests.browser.conftest import Server
+from tests.browser.hand import grabbed
 
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 # The names of the visible traces of every chart, each once, as Plotly has them.
@@ -51,13 +52,8 @@ def test_a_large_sweep_shows_its_pictures_and_its_ranking(page: Page, server: Se
     expect(page.get_by_role("status").filter(has_text="Of 25 settings the best is β ")).to_be_visible()
     expect(rows.first.locator("th")).to_have_text("1")
     grip = page.locator(".rl-parallel-chart .rl-grip").last  # of the reward: its upper end is a fifth of the rates
-    grip.evaluate("grip => grip.scrollIntoView({ block: 'center' })")  # at once: the chart may be drawn anew meanwhile
-    box = grip.bounding_box()
-    assert box
-    page.mouse.move(box["x"] + 16, box["y"] + 4)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 16, box["y"] + 60, steps=4)
-    page.mouse.up()
+    with grabbed(grip, 16, 4) as move:
+        move(16, 60, steps=4)
     expect(page.get_by_text("15 of 75 runs chosen.")).to_be_visible(timeout=SLOW)
     expect(rows).to_have_count(5, timeout=SLOW)
     page.get_by_role("button", name="All runs").click()

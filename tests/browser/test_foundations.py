@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ROOT, Server
+from tests.browser.hand import grabbed
 
 SLOW = 60_000
 SCRIPTS = ROOT / "app" / "components" / "foundations"
@@ -153,14 +154,11 @@ def test_bars_follow_the_hand_and_the_keyboard_and_the_server_hears_nothing(page
     words = page.locator(".rl-foundation-entropy .rl-f-words")
     expect(words).to_contain_text("1.415 nats", timeout=SLOW)
     bar = page.get_by_role("slider", name="Probability of A")
-    before, box = len(sent), bar.bounding_box()
-    assert box
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 22)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] - 60, steps=4)
-    expect(words).not_to_contain_text("1.415 nats")
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] - 400)
-    page.mouse.up()
+    before = len(sent)
+    with grabbed(bar, 10, 22) as move:
+        move(10, -60, steps=4)
+        expect(words).not_to_contain_text("1.415 nats")
+        move(10, -400)
     expect(words).to_contain_text("A is certain")
     expect(bar).to_have_attribute("aria-valuenow", "1.000")
     for _ in range(2):

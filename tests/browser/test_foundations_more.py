@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ROOT, Server
+from tests.browser.hand import grabbed
 
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 PICTURES = ROOT / "app" / "components" / "foundations"
@@ -228,13 +229,10 @@ def test_pictures_follow_the_hand_and_the_keys(page: Page, server: Server) -> No
     page.get_by_role("link", name="Importance sampling").first.click()
     peak = page.get_by_role("slider", name="Mean m of p")
     expect(peak).to_be_visible(timeout=SLOW)
-    box = peak.locator(".rl-f-knob").bounding_box()
-    page.mouse.move(box["x"] + 6, box["y"] + 6)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 80, box["y"] + 6)
-    drawn = page.evaluate("""() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
-        done(document.querySelector('[aria-label^="Mean m of p"]').getAttribute("aria-valuetext")))))""")
-    page.mouse.up()
+    with grabbed(peak.locator(".rl-f-knob"), 6, 6) as move:
+        move(80, 6)
+        drawn = page.evaluate("""() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
+            done(document.querySelector('[aria-label^="Mean m of p"]').getAttribute("aria-valuetext")))))""")
     assert float(drawn.split()[1].strip(",")) > 1.5
     expect(page.locator(".rl-f-wrong", has_text="π / πref").first).to_be_visible()
 

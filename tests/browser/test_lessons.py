@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ROOT, Server
+from tests.browser.hand import grabbed
 from tests.browser.test_llm_lab import SLOW, fits
 
 
@@ -39,10 +40,8 @@ def test_a_curve_is_drawn_by_pointer_and_by_keys_on_a_page_that_does_not_scroll_
     sheet = page.locator(".rl-draw-curve svg")
     box = sheet.bounding_box()
     assert box is not None
-    page.mouse.move(box["x"] + 0.12 * box["width"], box["y"] + 0.1 * box["height"])
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.95 * box["width"], box["y"] + 0.8 * box["height"], steps=8)
-    page.mouse.up()
+    with grabbed(sheet, 0.12 * box["width"], 0.1 * box["height"]) as move:
+        move(0.95 * box["width"], 0.8 * box["height"], steps=8)
     knots = page.get_by_role("slider")
     values = [float(knots.nth(place).get_attribute("aria-valuenow") or "nan") for place in range(9)]
     assert values == sorted(values, reverse=True) and values[0] > 1.5 > 0.5 > values[-1]

@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from labcore.classic.envs.maze_text import from_json, unfinished
 from labcore.runs.store.store import Store
 from tests.browser.conftest import Server
+from tests.browser.hand import grabbed
 from tests.browser.test_clock import COVERED
 from tests.browser.test_llm_lab import SLOW
 
@@ -33,16 +34,14 @@ def walk(page: Page, canvas: Locator, *keys: str) -> str:
     return page.locator(".rl-unseen").first.inner_text()
 
 
-def drag(page: Page, canvas: Locator, shape: tuple[int, int], *cells: tuple[int, int]) -> None:
+def drag(canvas: Locator, shape: tuple[int, int], *cells: tuple[int, int]) -> None:
     """Draw a stroke through cells, counted from 0, of a maze of that shape."""
     box = canvas.bounding_box()
     side = (box["height"] - 18) / shape[0]
-    places = [(box["x"] + 22 + (column + 0.5) * side, box["y"] + 16 + (row + 0.5) * side) for row, column in cells]
-    page.mouse.move(*places[0])
-    page.mouse.down()
-    for place in places[1:]:
-        page.mouse.move(*place)
-    page.mouse.up()
+    first, *others = [(22 + (column + 0.5) * side, 16 + (row + 0.5) * side) for row, column in cells]
+    with grabbed(canvas, *first) as move:
+        for place in others:
+            move(*place)
 
 
 def maze_in(url: str):
@@ -102,13 +101,13 @@ def test_an_episode_is_played_move_by_move_and_earlier_sweeps_are_found(moving: 
 
 def test_what_is_painted_is_in_the_link_and_in_the_run(page: Page, server: Server) -> None:
     canvas = board(page, server, "?task=corridors&steps=5&pace=0")
-    drag(page, canvas, (8, 8), (0, 0), (0, 0))  # the start itself: a stroke of one cell
+    drag(canvas, (8, 8), (0, 0), (0, 0))  # the start itself: a stroke of one cell
     page.wait_for_url(re.compile("maze="), timeout=SLOW)
     expect(page.get_by_text(re.compile("has no start")).first).to_be_visible(timeout=SLOW)
     page.get_by_role("button", name="Undo").click()
     page.wait_for_url(re.compile(r"^((?!maze=).)*$"), timeout=SLOW)
 
-    drag(page, canvas, (8, 8), (1, 0), (6, 0))  # quickly: the cells between belong to it
+    drag(canvas, (8, 8), (1, 0), (6, 0))  # quickly: the cells between belong to it
     page.wait_for_url(re.compile("maze="), timeout=SLOW)
     wanted = signs(maze_in(page.url))
     assert [row[0] for row in wanted] == ["start"] + ["wall"] * 7

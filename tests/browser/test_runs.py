@@ -50,10 +50,9 @@ def cells(found: Locator, text: str) -> Locator:
     return found.locator("td[role=gridcell]", has_text=text)
 
 
-def tick(page: Page, found: Locator, row: int) -> None:
+def tick(found: Locator, row: int) -> None:
     """Click the box of a row, and wait until the page knows."""
-    place = found.locator("canvas").first.bounding_box()
-    page.mouse.click(place["x"] + BOX, place["y"] + HEAD + ROW * (row + 0.5))
+    found.locator(".dvn-scroller").click(position={"x": BOX, "y": HEAD + ROW * (row + 0.5)})
 
 
 def test_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server, shelf: list[str]) -> None:
@@ -63,9 +62,9 @@ def test_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server
     streamlits = found.get_by_role("button", name="Download as CSV", include_hidden=True)
     expect(streamlits).to_have_count(1, timeout=SLOW)
     expect(streamlits).to_be_hidden()  # it would write formulas as formulas
-    tick(page, found, 0)
+    tick(found, 0)
     expect(page.get_by_text("1 selected")).to_be_visible(timeout=SLOW)
-    tick(page, found, 1)
+    tick(found, 1)
     expect(page.get_by_text("2 selected")).to_be_visible(timeout=SLOW)
     page.get_by_role("button", name="Star", exact=True).click()
     expect(page.get_by_role("button", name="Unstar")).to_be_visible(timeout=SLOW)
@@ -81,7 +80,7 @@ def test_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server
     expect(cells(found, "★")).to_have_count(2, timeout=SLOW)
     store = Store(f"sqlite:///{Path(server.home) / 'lab.db'}")
     expect(cells(found, "RLOO sort #")).to_have_text([title(store.run(each)) for each in shelf], timeout=SLOW)
-    tick(page, found, 2)
+    tick(found, 2)
     page.get_by_role("link", name="Open").click(timeout=SLOW)
     page.wait_for_url(re.compile(f"run={shelf[2]}"), timeout=SLOW)
 

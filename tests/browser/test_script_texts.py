@@ -152,7 +152,7 @@ def test_what_is_said_of_a_run(page: Page, opened, runs: dict[str, str]) -> None
     opened("")
     shown_as_text(page, "home", f"Resume {runs['interrupted']}")
     opened(f"runs?find={runs['llm']}")
-    tick(page, table(page, 1), 0)
+    tick(table(page, 1), 0)
     page.get_by_role("button", name="Details").click(timeout=SLOW)
     expect(page.get_by_role("dialog")).to_be_visible(timeout=SLOW)
     settled(page)
@@ -200,7 +200,7 @@ def test_curves_under_the_mouse(page: Page, opened, runs: dict[str, str]) -> Non
 
 def hovered(page: Page, chart: Locator) -> str:
     """What a chart says under the mouse, in a row across its middle: nothing is made of it."""
-    chart.scroll_into_view_if_needed()
+    chart.hover()  # once it is still
     box, said = chart.bounding_box(), ""
     assert box
     for place in range(1, 20):

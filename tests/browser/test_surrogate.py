@@ -19,6 +19,7 @@ from labcore.runs.files.paths import run_folder
 from labcore.runs.store.store import Store
 from tests.app.seeding import samples, seed
 from tests.browser.conftest import Server
+from tests.browser.hand import grabbed
 from tests.browser.test_llm_lab import fits
 
 SLOW = 60_000  # ms: a busy machine is no reason to fail
@@ -171,18 +172,15 @@ def test_a_runs_tokens_follow_the_hand_and_what_is_grabbed_is_in_the_link(page: 
     expect(negative.locator(".rl-su-open")).to_have_count(0)
 
     bound = positive.locator("[data-hand=clip_high] .rl-f-hit")
-    bound.scroll_into_view_if_needed()
     box = bound.bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    for share, cut in ((60, "0 (0.0 %)"), (20, "8 (44.4 %)")) * 2:
-        page.mouse.move(x + share, y)
-        expect(counted).to_contain_text(cut, timeout=SLOW)
-    page.mouse.move(x + 150, y)
-    expect(counted).to_contain_text("0 (0.0 %) are cut off")
-    assert "clip_high" not in page.url  # the server hears of it when the hand rests
-    page.mouse.up()
+    x, y = box["width"] / 2, box["height"] / 2
+    with grabbed(bound, x, y) as move:
+        for share, cut in ((60, "0 (0.0 %)"), (20, "8 (44.4 %)")) * 2:
+            move(x + share, y)
+            expect(counted).to_contain_text(cut, timeout=SLOW)
+        move(x + 150, y)
+        expect(counted).to_contain_text("0 (0.0 %) are cut off")
+        assert "clip_high" not in page.url  # the server hears of it when the hand rests
     page.wait_for_url(re.compile(r"clip_high=0\.[3-9]"), timeout=SLOW)
 
 

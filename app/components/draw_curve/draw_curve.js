@@ -50,7 +50,7 @@ function build(sheet) {
   if (data.fixed) return;
   svg.addEventListener("pointerdown", (event) => { svg.setPointerCapture(event.pointerId); draw(sheet, svg, event); });
   svg.addEventListener("pointermove", (event) => { if (event.buttons) draw(sheet, svg, event); });
-  svg.addEventListener("pointerup", () => { sheet.last = null; send(sheet); });
+  svg.addEventListener("lostpointercapture", () => { sheet.last = null; send(sheet); });
 }
 
 // The points that the pointer passed since its last place follow it.

@@ -72,13 +72,15 @@ function listen(chart, element, axis) {
       else chart.ranges.set(label, range);
       draw(chart);
     };
-    const up = (event) => {
-      removeEventListener("pointermove", move);
-      move(event);
+    const drag = new AbortController(), { signal } = drag;
+    const end = (event) => {
+      if (event.type === "pointerup") move(event);
+      drag.abort();
       say(chart);
     };
-    addEventListener("pointermove", move);
-    addEventListener("pointerup", up, { once: true });
+    addEventListener("pointermove", move, { signal });
+    addEventListener("pointerup", end, { signal });
+    addEventListener("pointercancel", end, { signal }); // a finger that begins to scroll
   });
   element.addEventListener("focus", () => { chart.focused = axis; });
   element.addEventListener("blur", () => { if (chart.root.contains(element)) chart.focused = undefined; });
