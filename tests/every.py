@@ -30,7 +30,7 @@ def every(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test
             if faults:
                 raise ExceptionGroup(f"{len(faults)} fail", faults)
         asked = signature(test)
-        tests.__signature__ = asked.replace(parameters=[  # type: ignore[attr-defined]
+        tests.__signature__ = asked.replace(parameters=[
             parameter for name, parameter in asked.parameters.items() if name not in keys])
         return tests
     return decorate
