@@ -16,6 +16,7 @@ from labcore.runs.store.rows import GOING
 from labcore.workers import lifeline
 from labcore.workers.worker import drive
 from tests.runs import fake
+from tests.words import says
 from tests.workers.test_base import with_sft
 from tests.workers.tools import run, until
 
@@ -82,8 +83,7 @@ def test_a_paused_worker_whose_run_was_taken_ends_and_leaves_all_to_its_successo
     taken(store, run_id)
     before = store.run(run_id)
     worker.join(10)
-    assert isinstance(worker.fault, NotOwner) and str(worker.fault) == (
-        f"The run {run_id} belongs to another process now (pid 4242 on far).")
+    assert isinstance(worker.fault, NotOwner) and says(worker.fault, run_id, "another process", "4242", "far")
     assert store.run(run_id) == before and reserve.exists() and checkpoint.steps(run_folder(run_id)) == steps
 
 
@@ -132,7 +132,7 @@ def test_a_run_whose_sft_was_taken_ends_in_words(store):
                 connection.exec_driver_sql(f"UPDATE lab_runs SET pid = 4242, host = 'far' WHERE id = '{who}'")
 
     assert drive(store, run_id, on_record=on_record, start=fake.start) == "failed"
-    assert store.run(run_id).message == f"The run {at_sft[0]} belongs to another process now (pid 4242 on far)."
+    assert says(store.run(run_id).message, at_sft[0], "another process", "4242", "far")
     assert store.run(at_sft[0]).state in GOING
 
 
