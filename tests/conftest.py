@@ -116,3 +116,11 @@ def lab_home(labs, monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", MAIN)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # of a home on a disk each sync is milliseconds
     return home
+
+
+@pytest.fixture
+def store():
+    """The store of that home."""
+    from labcore.runs.store.store import Store
+
+    return Store()

@@ -23,8 +23,7 @@ def seeded(store: Store, level: float, **more) -> list[str]:
             for seed in range(3)]
 
 
-def test_a_comparison_in_words(capsys):
-    store = Store()
+def test_a_comparison_in_words(capsys, store):
     good, bad = seeded(store, 0.9), seeded(store, 0.2, algorithm="rloo")
     assert main(["compare", *good, *bad]) == 0
     said = capsys.readouterr().out
@@ -40,8 +39,7 @@ def test_a_comparison_in_words(capsys):
     assert "temperature" not in settings
 
 
-def test_a_comparison_against_a_baseline_at_one_axis(capsys):
-    store = Store()
+def test_a_comparison_against_a_baseline_at_one_axis(capsys, store):
     good, bad = seeded(store, 0.9), seeded(store, 0.2, algorithm="rloo")
     assert main(["compare", *good, *bad, "--baseline", good[0], "--axis", "seconds"]) == 0
     said = capsys.readouterr().out
@@ -49,16 +47,14 @@ def test_a_comparison_against_a_baseline_at_one_axis(capsys):
     assert "at equal seconds (8 each), against GRPO" in said and "Δ -0.5" in said and "GRPO wins" in said
 
 
-def test_one_seed_is_called_no_evidence(capsys):
-    store = Store()
+def test_one_seed_is_called_no_evidence(capsys, store):
     assert main(["compare", tools.stored(store, [1] * 3), tools.stored(store, [2] * 3, algorithm="rloo")]) == 0
     said = capsys.readouterr().out
     assert says(said, "GRPO  no comparison", "too few seeds", "3 on each side") and "P(A>B)" not in said
     assert "fewer than 3 seeds are not enough" in said
 
 
-def test_a_fork_is_told_in_words_and_files_keep_their_keys(capsys):
-    store = Store()
+def test_a_fork_is_told_in_words_and_files_keep_their_keys(capsys, store):
     parent = tools.stored(store, [1] * 6)
     fork = tools.stored(store, [2] * 3, parent=(parent, 4))
     assert main(["compare", parent, fork]) == 0
@@ -71,8 +67,7 @@ def test_a_fork_is_told_in_words_and_files_keep_their_keys(capsys):
     assert got["comparisons"]["final"]["GRPO"]
 
 
-def test_a_comparison_as_json(capsys):
-    store = Store()
+def test_a_comparison_as_json(capsys, store):
     runs = [*seeded(store, 0.9), *seeded(store, 0.2, algorithm="rloo")]
     assert main(["compare", *runs, "--json", "--metric", "reward"]) == 0
     got = json.loads(capsys.readouterr().out)

@@ -142,16 +142,14 @@ def test_what_is_wrong_is_said_with_ids_where_the_store_is_of_an_earlier_version
         assert connection.scalar(schema.meta.select().with_only_columns(schema.meta.c.value).where(version)) == "7"
 
 
-def test_a_finished_run_is_neither_resumed_nor_steered(capsys):
-    store = Store()
+def test_a_finished_run_is_neither_resumed_nor_steered(capsys, store):
     run_id = store.create(fake.grpo(5), mine=True)
     store.set_state(run_id, "finished")
     assert says(refused(capsys, "resume", run_id), "is finished", "start a new run")
     assert says(refused(capsys, "set", run_id, "beta=1"), "no effect", "start a new one")
 
 
-def test_a_diverged_run_is_resumed_with_another_learning_rate(capsys, monkeypatch):
-    store = Store()
+def test_a_diverged_run_is_resumed_with_another_learning_rate(capsys, monkeypatch, store):
     run_id = store.create(fake.grpo(5), mine=True)
     store.set_state(run_id, "diverged")
     assert "outside its bounds" in refused(capsys, "resume", run_id, "--set", "learning_rate=2")
@@ -162,8 +160,7 @@ def test_a_diverged_run_is_resumed_with_another_learning_rate(capsys, monkeypatc
     assert [control.payload for control in store.asked(run_id)] == [{"knob": "learning_rate", "value": "1e-4"}]
 
 
-def test_a_resumed_run_takes_knobs_that_go_together_with_each_other_and_with_those_in_use(capsys, monkeypatch):
-    store = Store()
+def test_a_resumed_run_takes_knobs_that_go_together_with_each_other_and_with_those_in_use(capsys, monkeypatch, store):
     run_id = store.create(fake.grpo(5), mine=True)
     prompts = store.run(run_id).spec.knobs["prompts_per_step"]
     store.log(run_id, "knob", {"knob": "prompts_per_step", "from": prompts, "to": 35, "update": 1, "between": 1,
@@ -215,8 +212,7 @@ def test_ctrl_c_is_no_fault(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("command, word", [("stop", "stopping"), ("pause", "pausing")])
-def test_a_live_run_is_said_to_obey_after_its_step_before_it_does(capsys, monkeypatch, command, word):
-    store = Store()
+def test_a_live_run_is_said_to_obey_after_its_step_before_it_does(capsys, monkeypatch, command, word, store):
     run_id = store.create(fake.grpo(), mine=True)
     store.set_state(run_id, "running")
     monkeypatch.setattr(commands, "OBEY_SECONDS", 0.0)

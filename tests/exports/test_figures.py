@@ -28,11 +28,6 @@ def ran(store: Store, steps: int = 6, seed: int = 0, **knobs) -> str:
     return run_id
 
 
-@pytest.fixture
-def store():
-    return Store()
-
-
 def chart(charts: list[figures.Chart], name: str) -> figures.Chart:
     return next(each for each in charts if each.name == name)
 

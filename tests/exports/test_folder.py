@@ -18,14 +18,8 @@ from labcore.exports.folder import export_run, export_zip
 from labcore.runs.files.paths import home, run_folder
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.spec.session import Record
-from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 @pytest.fixture

@@ -2,17 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from labcore.runs.places import going, holders, short, waiting_sentence
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from tests.words import says
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def create(store: Store, state: str = "") -> str:

@@ -12,18 +12,12 @@ from labcore.runs import sweep as sweeps
 from labcore.runs.files import uploads
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store import changes
-from labcore.runs.store.store import Store
 from labcore.runs.sweep import cancel, grid, label, queue, resume, sweep
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.queries import counted
 from tests.runs import fake
 from tests.workers.tools import LIGHT, until
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def maze(steps: int = 20, **knobs):

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labcore.runs.store.store import Store
 from labcore.workers import training
 from tests.runs import fake
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 @pytest.fixture(autouse=True)

@@ -88,8 +88,7 @@ def small_disk(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(shutil.which("mount") is None, reason="no mount here")
-def test_a_disk_that_is_full_to_the_last_page_still_gets_the_sentence(small_disk):
-    store = Store()
+def test_a_disk_that_is_full_to_the_last_page_still_gets_the_sentence(small_disk, store):
     run_id = store.create(fake.grpo(100_000))
     assert run(store, run_id) == "failed"
     row = store.run(run_id)

@@ -68,8 +68,7 @@ def test_the_plane_cut_at_equal_tokens_has_the_same_winner(uneven):
 
 
 @pytest.mark.parametrize("tokens, ends", [(100, True), (109, True), (111, False)])
-def test_ends_are_compared_within_a_tenth_of_the_cost(tokens, ends):
-    store = Store()
+def test_ends_are_compared_within_a_tenth_of_the_cost(tokens, ends, store):
     runs = [tools.stored(store, [0.5] * 3), tools.stored(store, [0.5] * 3, algorithm="rloo", tokens=tokens)]
     assert ("final" in compare(load(store, runs)).verdicts) == ends
 

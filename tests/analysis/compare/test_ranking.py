@@ -11,7 +11,6 @@ from labcore.analysis.compare.statistics import LAST
 from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from labcore.runs.store.rows import RunRow
-from labcore.runs.store.store import Store
 from labcore.runs.sweep import Sweep, grid
 from tests.queries import counted
 from tests.runs import fake
@@ -80,11 +79,6 @@ def test_several_algorithms_are_an_axis_and_a_knob_that_one_of_them_lacks_has_no
     first, second = axes(rows)
     assert (first.title, first.values) == ("Algorithm", ("PPO", "GRPO")) and second.values[-1] is None
     assert len(ranking(rows, [first, second], values(rows, lambda *_: 1.0), "reward")) == 3
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def run_with(store, logged) -> RunRow:

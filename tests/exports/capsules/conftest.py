@@ -12,11 +12,6 @@ from labcore.runs.store.store import Store
 from tests.exports.capsules.tools import faked
 
 
-@pytest.fixture
-def store():
-    return Store()
-
-
 @pytest.fixture(scope="session")
 def capsule(tmp_path_factory) -> Path:
     """The capsule of a run of 25 steps, made once in a lab of its own."""

@@ -18,7 +18,6 @@ from labcore.errors import LabError
 from labcore.runs.imports import imported
 from labcore.runs.imports.reading import parse
 from labcore.runs.store.rows import COUNTERS
-from labcore.runs.store.store import Store
 
 AXES = ("step", "train/global_step", "_step", "time/iterations", "time/total_timesteps", "training/global_step")
 NAMES = ("reward", "kl", "loss", "train/reward", "eval/mean_reward", "rollout/ep_rew_mean", "critic/rewards/mean",
@@ -99,8 +98,7 @@ def test_every_number_is_read_or_said(kind, rows):
 
 @settings(max_examples=20, deadline=None, derandomize=True, database=None)
 @given(kind=st.sampled_from(sorted(KINDS)), rows=tables())
-def test_what_is_said_to_be_read_is_stored_and_drawn(kind, rows):
-    store = Store()
+def test_what_is_said_to_be_read_is_stored_and_drawn(kind, rows, store):
     try:
         kept = imported.keep(store, f"log.{kind}", KINDS[kind](rows))
     except LabError:

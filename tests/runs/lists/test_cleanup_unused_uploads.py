@@ -21,11 +21,6 @@ from labcore.runs.store.store import Store
 QUESTIONS = b'{"prompt": "1+1=", "answer": "2"}\n'
 
 
-@pytest.fixture
-def store():
-    return Store()
-
-
 def kept(content: bytes = QUESTIONS, name: str = "questions.jsonl", days: float = 2.0) -> Path:
     """An upload that was last used so many days ago."""
     path = uploads.keep(name, content)

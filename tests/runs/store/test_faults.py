@@ -24,11 +24,6 @@ IN_MEMORY = ("sqlite://", "sqlite:///:memory:", "sqlite+pysqlite:///:memory:", "
 DAMAGED = r"The store .*lab\.db is damaged|The file .*lab\.db is not a readable store"
 
 
-@pytest.fixture
-def store():
-    return Store()
-
-
 def sentence(error: pytest.ExceptionInfo[LabError]) -> str:
     text = str(error.value)
     assert "\n" not in text and text.endswith(".")

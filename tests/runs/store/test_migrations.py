@@ -30,11 +30,6 @@ SINCE = {"parent": 2, "sweep": 2, "digest": 3, "number": 5, "places": 9, "stops_
 MARKS = {"star": "BOOLEAN", "tags": "TEXT", "note": "TEXT", "deleted": "DOUBLE PRECISION"}  # of runs, in version 3
 
 
-@pytest.fixture
-def store():
-    return Store()
-
-
 def turn_back(store: Store, version: str) -> None:
     """Turn the tables into those that the lab of that version made, with all that it knew of each run."""
     marked = store.marks()

@@ -57,11 +57,6 @@ def run(store):
     return store.create(grpo(5000), mine=True)
 
 
-@pytest.fixture
-def store():
-    return Store()
-
-
 def test_a_stretch_has_the_last_value_of_each_metric_in_it(store, run):
     grown(store, run, 64)
     rows = thinned.read(store, store.run(run))
