@@ -14,7 +14,6 @@ from labcore.catalog.presets import PRESETS
 from labcore.cli import commands, sweeping
 from labcore.cli.main import main, parser
 from labcore.errors import LabError
-from labcore.runs.files import jsonl
 from labcore.runs.files.paths import home
 from labcore.runs.store import schema
 from labcore.runs.store.store import Store
@@ -36,19 +35,13 @@ def refused(capsys, *arguments: str) -> str:
 
 @pytest.mark.parametrize("arguments, words", [
     (("--set", "beta=100"), "outside its bounds: use a value from 0 to 10"),
-    (("--set", "beta=abc"), "must be a number"),
     (("--rollouts", "vllm", "--device", "cpu"), "vLLM samples on an NVIDIA GPU, and this run is on the device cpu"),
-    (("--set", "beta=nan"), "must be a finite number"),
     (("--set", "beta"), "is no KNOB=VALUE"),
-    (("--set", "group_size=1"), "use 2 or more"),
-    (("--set", "group_size=2.5"), "must be a whole number"),
     (("--set", "mini_batches=5"), "does not divide the batch of 32 prompts"),
     (("--set", "advantge=gae"), "did you mean 'advantage'"),
     (("--task", "sortt"), "did you mean 'sort'"),
     (("--algorithm", "gppo"), "did you mean 'ppo'"),
-    (("--steps", "0"), "steps must be a whole number from 1"),
     (("--seed", "-1"), "seed must be a whole number from 0"),
-    (("--threads", "0"), "threads must be a whole number from 1"),
     (("--task", "prompts"), "give --prompts FILE"),
     (("--model", ""), "The model is missing"),
 ])
@@ -63,30 +56,11 @@ def test_moments_in_8_bits_without_their_package_are_refused_before_there_is_a_r
     assert not (home() / "lab.db").exists()
 
 
-@pytest.mark.parametrize("content, words", [
-    (b"", "is empty"),
-    (b'{"prompt": "a", "answer": "1"}\n\xff\n', "Line 2 of own.jsonl is not UTF-8"),
-    (b'{"prompt": "a", "answer": "1"}\n{"prompt": "b", "ans', "Line 2 of own.jsonl ends in the middle"),
-    (b'{"prompt": "a", "answer": "1"}\nhello\n', "Line 2 of own.jsonl is not JSON"),
-    (b'{"prompt": "a", "answer": "1"}\n{"prompt": "b"}\n', "Line 2 of own.jsonl has no field 'answer'"),
-])
-def test_a_file_that_cannot_be_used(capsys, tmp_path, content, words):
+def test_a_file_that_cannot_be_used(capsys, tmp_path):
     path = tmp_path / "own.jsonl"
-    path.write_bytes(content)
-    assert words in refused(capsys, *OWN, str(path))
-
-
-def test_a_file_that_is_too_large_a_folder_or_not_there(capsys, tmp_path):
-    path = tmp_path / "large.jsonl"
-    with path.open("wb") as file:
-        file.truncate(jsonl.LIMIT + 2**20)
-    assert "has 65.0 MB, above the limit of 64 MB" in refused(capsys, *OWN, str(path))
-    assert "is a folder" in refused(capsys, *OWN, str(tmp_path))
+    path.write_bytes(b'{"prompt": "a", "answer": "1"}\n{"prompt": "b"}\n')
+    assert "Line 2 of own.jsonl has no field 'answer'" in refused(capsys, *OWN, str(path))
     assert "There is no file" in refused(capsys, *OWN, str(tmp_path / "none"))
-
-
-def test_a_pair_of_two_equal_sides(capsys, tmp_path):
-    path = tmp_path / "pairs.jsonl"
     path.write_text('{"prompt": "a", "chosen": "x", "rejected": "x"}\n')
     said = refused(capsys, "run", "--algorithm", "dpo", "--preferences", str(path))
     assert "same text as chosen and rejected" in said

@@ -136,34 +136,26 @@ def test_a_run_whose_sft_was_taken_ends_in_words(store):
     assert store.run(at_sft[0]).state in GOING
 
 
-def test_a_pipe_that_ends_as_the_run_does_does_not_end_the_process(monkeypatch):
-    """The main thread may see the cut and leave before the timer has begun."""
+@pytest.mark.parametrize("within", [True, False], ids=["as the run ends", "after it"])
+def test_a_pipe_that_ends_when_the_run_does_does_not_end_the_process(monkeypatch, within):
+    """The main thread may see the cut and leave before the timer has begun; and a process may do something else after
+    a run, whose lifeline is over by then."""
     exits = []
     monkeypatch.setattr(lifeline, "GRACE_SECONDS", 0.0)
     monkeypatch.setattr(os, "_exit", exits.append)
     reading, writing = os.pipe()
-    monkeypatch.setattr(lifeline.Lifeline, "drop_soon", lambda held: held._over.set())
+    if within:
+        monkeypatch.setattr(lifeline.Lifeline, "drop_soon", lambda held: held._over.set())
     before = {*threading.enumerate()}
     with lifeline.Lifeline(reading) as held:
         watching, = {*threading.enumerate()} - before
+        if within:
+            os.close(writing)
+            watching.join(5)
+            held._timer.join(5)
+    if not within:
         os.close(writing)
         watching.join(5)
-        held._timer.join(5)
+        time.sleep(0.05)
     os.close(reading)
-    assert held.cut and not exits
-
-
-def test_a_pipe_that_ends_after_the_run_does_not_end_the_process(monkeypatch):
-    """A process may do something else after a run: its lifeline is over by then."""
-    exits = []
-    monkeypatch.setattr(lifeline, "GRACE_SECONDS", 0.0)
-    monkeypatch.setattr(os, "_exit", exits.append)
-    reading, writing = os.pipe()
-    before = {*threading.enumerate()}
-    with lifeline.Lifeline(reading) as held:
-        watching, = {*threading.enumerate()} - before
-    os.close(writing)
-    watching.join(5)
-    time.sleep(0.05)
-    os.close(reading)
-    assert not watching.is_alive() and not held.cut and not exits
+    assert not watching.is_alive() and held.cut == within and not exits
