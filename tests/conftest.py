@@ -1,7 +1,5 @@
 """Every test gets a lab folder of its own, one thread, and no setting of the person who runs it."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

@@ -1,7 +1,5 @@
 """`parametrize` for checks that take less time than pytest needs for an item: one item for all values."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Callable, Iterable
 from functools import wraps

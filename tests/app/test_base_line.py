@@ -1,7 +1,5 @@
 """Where the base model comes from, and how long SFT of it takes: sentences, the switch, and the charts to come."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

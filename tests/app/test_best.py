@@ -1,7 +1,5 @@
 """Best of n in the Playground: what is asked, the chosen answer, and what stands in its table."""
 
-from __future__ import annotations
-
 from app.playground import best
 from labcore.catalog.llm.tasks import SORT_SCORER
 from tests.app.asking import Answering, trained

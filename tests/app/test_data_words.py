@@ -1,7 +1,5 @@
 """The sentences about the user's own file and about 16 answers to its prompts, and what their buttons change."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The Sweep view of a large sweep: what it asks and sends, who wins, which knob matters, and what it must not say."""
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

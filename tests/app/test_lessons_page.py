@@ -1,7 +1,5 @@
 """The page of the lessons: the list, a prediction that is locked, the verdict, one seed more, begun anew."""
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64decode

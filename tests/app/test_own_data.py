@@ -1,7 +1,5 @@
 """The page before a run on the user's own file: what is said of it, what is tried, and what the buttons change."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The stand-in worker: no clock, given rates, the same rows every time, and it obeys."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """`export` in all its forms and `replay`, as a user has them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Mazes and CartPole from the command line: each kind runs, exports and plays, and each bad input is one sentence."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """`data`, and `--data` with a dataset of the hub, as a user meets them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The progress line of a run in the foreground: rewritten on a terminal, now and then a line in a log file."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Figures for print: their size, their lines in greyscale, their numbers and their captions."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from xml.etree import ElementTree

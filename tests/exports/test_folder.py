@@ -1,7 +1,5 @@
 """Exports: every number exactly as it was logged, and a checkpoint that stands on its own."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import json

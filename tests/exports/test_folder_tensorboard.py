@@ -1,7 +1,5 @@
 """TensorBoard's event file, read back by a reader of its own: bit by bit checksums and Google's protobuf."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

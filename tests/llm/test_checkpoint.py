@@ -1,7 +1,5 @@
 """A checkpoint is gone on with bit for bit; what is written is plain; what is broken is told in words."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The entropy bonus follows a target: up below it, down and unpaid above it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A policy measured by sampling, and numbers of sampled completions worked by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

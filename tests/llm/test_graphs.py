@@ -1,8 +1,6 @@
 """Recordings of decoding steps: one for each shape, trusted once they have proven true, freed in time, and where none
 can be had the reason. On a processor, with `TapeRecorder` in the place of CUDA's graphs."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """Groups that wait between sampling and learning, and groups that are learnt from again: ages by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The reference that follows the policy: how far, how often, and that a resumed run has it where it was."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Switches over the table in a run: what they leave out, weigh or move, and that it is there again after a resume."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A pool of prompts: what is drawn, what is noted of each, and that a resumed run goes on with it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Numbers that a run keeps for each prompt: A*-PO's optimal values and SPO's tracked mean rewards."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest.mock import patch
 

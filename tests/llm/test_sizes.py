@@ -2,8 +2,6 @@
 speed of products by a layer's weights, measured here.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A step over static buffers draws what the sampler draws, by the same operations on the same addresses each time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

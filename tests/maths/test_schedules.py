@@ -2,8 +2,6 @@
 bonus that move by themselves, by hand.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import get_scheduler

@@ -3,8 +3,6 @@
 Steps are as small as they can be: this is no claim about learning.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The best policy by held-out rows: which it is, and that its checkpoint is kept, marked, exported and found again."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Forks: the same again where nothing differs, exactly from the parent's state where something does."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Saved mixes: there and back, what is refused, and files that cannot be read; a mix as part of a spec."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Sweeps: what is made of values and seeds, and a group that is cancelled and resumed as one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

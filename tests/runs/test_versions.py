@@ -1,7 +1,5 @@
 """What a run was made with: noted when it changes, and the code known by its content."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A judge behind a URL: what is sent, what replies mean, and what happens where it is slow, busy or talks nonsense."""
 
-from __future__ import annotations
-
 import json
 import math
 import threading

@@ -1,7 +1,5 @@
 """What is said of the user's data before a run: each finding once, with its rows."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.runs.spec.run_spec import make

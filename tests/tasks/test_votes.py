@@ -1,7 +1,5 @@
 """Votes on the disk: what the task of preferences reads, and what a power cut leaves."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A store, checkpoints at the same steps on every machine, and sessions that break."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.workers import training

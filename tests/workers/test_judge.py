@@ -1,7 +1,5 @@
 """Early stopping by a process of its own: what it decides, what it asks for, and that no death changes a decision."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

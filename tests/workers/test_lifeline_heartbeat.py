@@ -1,7 +1,5 @@
 """That a worker lives is seen while it has no step to show, and one whose run was taken from it ends."""
 
-from __future__ import annotations
-
 import os
 import platform
 import threading

@@ -1,7 +1,5 @@
 """A step that takes long is not waited for: it is dropped, and the run can be resumed from the one before."""
 
-from __future__ import annotations
-
 import os
 import platform
 import signal

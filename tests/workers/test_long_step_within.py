@@ -1,7 +1,5 @@
 """Stop and pause in the middle of a step of a real session, at whichever place that it reports: nothing is lost."""
 
-from __future__ import annotations
-
 import re
 import threading
 

@@ -1,7 +1,5 @@
 """Metrics go live to TensorBoard, W&B and Trackio, continue after a resume, and never stop a run."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 

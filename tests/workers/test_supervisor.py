@@ -1,7 +1,5 @@
 """The supervisor's bookkeeping, without processes."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """What a step leaves: numbers that are not finite, notes of the engine, and pictures of the steps to look at."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is asked of a run that goes: knobs, each where it counts from; pause, single steps, resume and stop."""
 
-from __future__ import annotations
-
 import time
 
 from labcore.runs.files import checkpoints as checkpoint

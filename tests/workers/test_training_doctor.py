@@ -1,7 +1,5 @@
 """What the doctor says while a run goes: real short runs that go wrong, and what is left in the store."""
 
-from __future__ import annotations
-
 from math import nan
 
 import pytest

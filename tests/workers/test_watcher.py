@@ -1,7 +1,5 @@
 """The process that reads what programs send: started when something comes, killed, closed, taken up again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Every way in which a run can end before its time: it says what became of it, and loses no step."""
 
-from __future__ import annotations
-
 import errno
 import os
 import platform

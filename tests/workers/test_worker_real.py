@@ -1,7 +1,5 @@
 """The worker with real sessions, a language model's and a maze's: killed in mid-run, they go on bit for bit."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

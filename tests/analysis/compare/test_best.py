@@ -1,7 +1,5 @@
 """Who is best of many settings, by each criterion, and how sure that is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """At what groups are judged: nobody wins at the end who used four times as much."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

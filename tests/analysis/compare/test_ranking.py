@@ -1,7 +1,5 @@
 """The order of the settings of a large sweep, what each knob explains, and the values of runs that both rest on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

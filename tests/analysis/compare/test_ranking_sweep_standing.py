@@ -1,7 +1,5 @@
 """How a large sweep stands: by which metric, which runs count, and which settings are drawn."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.analysis.compare.ranking import Ends, offered, standing

@@ -1,7 +1,5 @@
 """A lesson's file: what it becomes, and one sentence with its line for each way to get it wrong."""
 
-from __future__ import annotations
-
 import os
 import tracemalloc
 

@@ -1,7 +1,5 @@
 """A run in a maze: bit for bit the same again, resumed and forked, planning that settles, and what can go wrong."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

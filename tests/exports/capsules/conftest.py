@@ -1,7 +1,5 @@
 """A store, and a capsule in it to read."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A capsule becomes a run like any other, in its own lab or another one."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

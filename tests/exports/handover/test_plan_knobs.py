@@ -1,7 +1,5 @@
 """No knob is dropped in silence: in every tool it has a setting, is done by itself, or is said to be missing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a setting says is what the run did: the tools' own limits, each found in the source of the version named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

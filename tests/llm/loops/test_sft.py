@@ -1,7 +1,5 @@
 """SFT: the cross-entropy of the answers, learnt until the sampled exact match is good enough."""
 
-from __future__ import annotations
-
 from math import isfinite
 
 import pytest

@@ -1,7 +1,5 @@
 """Data as a model reads it: every layout and tokenizer, with nothing of a row lost on the way."""
 
-from __future__ import annotations
-
 import json
 import random
 

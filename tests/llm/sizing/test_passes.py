@@ -1,7 +1,5 @@
 """Which pass is taken for which shape, that its cost is what is counted, and the room that a run leaves on a GPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The settings that are advised where a run does not fit into the memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

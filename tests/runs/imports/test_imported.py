@@ -1,7 +1,5 @@
 """What is kept of an import stays readable, and what was deleted stays away."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The user's own files: what no run names goes, what a run needs or may need stays, whatever happens meanwhile."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

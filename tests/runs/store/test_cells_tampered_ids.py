@@ -1,7 +1,5 @@
 """A store that somebody changed names runs by paths: no folder beside the lab is deleted, read or written for it."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A lab that is shared for reading shows what is there and changes nothing, also with a user who may only SELECT."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """What is wrong with a store is one sentence that says what to do: a full disk, a locked file, a damaged one."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

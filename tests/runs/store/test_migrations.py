@@ -1,7 +1,5 @@
 """Stores and imports of earlier versions open with all that is in them, and only once there is something to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The store: what is written is read back exactly, by whom it may be written, and how cheap reading is."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Writers take turns, so none of them works on files meanwhile, is silent in its turn, or gives a step up at once."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Rows of long runs, thinned: what is kept of a stretch, that it never depends on when it was read, and how little of
 the store is read again."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """The callback sends what a trainer of TRL logs, continues a resumed run, and never disturbs the trainer."""
 
-from __future__ import annotations
-
 import math
 import warnings
 
