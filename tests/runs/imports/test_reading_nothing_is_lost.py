@@ -16,6 +16,7 @@ from labcore.errors import LabError
 from labcore.runs.imports import imported
 from labcore.runs.imports.reading import parse
 from labcore.runs.store.rows import COUNTERS
+from labcore.runs.store.store import Store
 
 AXES = ("step", "train/global_step", "_step", "time/iterations", "time/total_timesteps", "training/global_step")
 NAMES = ("reward", "kl", "loss", "train/reward", "eval/mean_reward", "rollout/ep_rew_mean", "critic/rewards/mean",
@@ -96,7 +97,8 @@ def test_every_number_is_read_or_said(kind, rows):
 
 @settings(max_examples=20, deadline=None, derandomize=True, database=None)
 @given(kind=st.sampled_from(sorted(KINDS)), rows=tables())
-def test_what_is_said_to_be_read_is_stored_and_drawn(kind, rows, store):
+def test_what_is_said_to_be_read_is_stored_and_drawn(kind, rows):
+    store = Store()
     try:
         kept = imported.keep(store, f"log.{kind}", KINDS[kind](rows))
     except LabError:
