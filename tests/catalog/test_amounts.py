@@ -1,5 +1,7 @@
 """Shares and sizes have one format: no other code writes their units beside a number."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 

@@ -1,5 +1,7 @@
 """A teacher with a context: what it reads, what it says then, and a policy that learns from itself."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import pytest
