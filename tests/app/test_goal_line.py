@@ -1,5 +1,7 @@
 """The sentence above a run: what it learns, how far it is, and the rewards that are not the verifier's."""
 
+from __future__ import annotations
+
 import pytest
 
 from app.training import goal_line
