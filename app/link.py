@@ -44,7 +44,7 @@ class Param(Generic[T]):
 
     key: str
     default: T
-    read: Callable[[str], T] = str  # type: ignore[assignment]
+    read: Callable[[str], T] = str  # type: ignore[assignment]  # of a parameter that is a text
     write: Callable[[Any], str] = text
 
 

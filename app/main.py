@@ -8,17 +8,17 @@ ROOT = str(Path(__file__).resolve().parents[1])
 if ROOT not in sys.path:  # `streamlit run` puts only app/ on the path
     sys.path.insert(0, ROOT)
 
-from labcore.errors import LabError  # noqa: E402
-from labcore.runs.files.paths import read_only  # noqa: E402
-from labcore.workers import process  # noqa: E402
+from labcore.errors import LabError
+from labcore.runs.files.paths import read_only
+from labcore.workers import process
 
 with suppress(LabError, OSError):  # the page says what is wrong
     if not read_only():
         process.begin()  # it loads torch while this process loads the rest
 
-import streamlit as st  # noqa: E402
+import streamlit as st
 
-from app import incoming, login, serving  # noqa: E402
+from app import incoming, login, serving
 
 login.begin()
 

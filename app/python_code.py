@@ -22,9 +22,9 @@ def show(text: str) -> None:
 def coloured(text: str) -> str:
     """The code as safe HTML, each token of `KINDS` in an element of that class.
 
-    >>> coloured("def f(x): return '<b>'")
-    '<b class="keyword">def</b> <b class="name">f</b>(x): <b class="keyword">return</b> <b class="string">&#x27;&lt;b&gt;&#x27;</b>'
-    """  # noqa: E501
+    >>> coloured("return '<b>'")
+    '<b class="keyword">return</b> <b class="string">&#x27;&lt;b&gt;&#x27;</b>'
+    """
     return "".join(_element(kind, html.escape(written)) for kind, written in _tokens(text)).strip("\n")
 
 

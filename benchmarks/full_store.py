@@ -225,7 +225,7 @@ def main() -> None:
 
 def measure(home: Path, times: int) -> None:
     """Print what was measured."""
-    app.lab.Launcher = FakeLauncher  # type: ignore[assignment, misc]  # what is counted here starts no process
+    app.lab.Launcher = FakeLauncher  # what is counted here starts no process
     store = Store()
     rows = store.runs()
     longest = max(rows, key=lambda row: row.step)

@@ -30,7 +30,7 @@ Seconds = list[float]  # of each stage, since the process was started
 
 def first_step(model: str, device: str, task: str, started: float) -> Seconds:
     """Take a run to its first step in this process, which was started at that time of the monotonic clock."""
-    import torch  # noqa: F401
+    import torch  # noqa: F401 (its import is timed)
 
     seconds = [time.monotonic() - started]
     from labcore.llm.session import LlmSession

@@ -156,7 +156,7 @@ def simulated(store: Store, runs: int, rows: int, places: int, early: bool) -> s
 
 def shown(home: Path, sweep_id: str, times: int) -> None:
     """Print how soon the Sweep view is there."""
-    app.lab.Launcher = FakeLauncher  # type: ignore[assignment, misc]  # what is counted here starts no process
+    app.lab.Launcher = FakeLauncher  # what is counted here starts no process
     address = f"compare?sweep={sweep_id}&view=sweep"
     asked = queries_of_page(address)
     print(f"{'seconds':<24}" + "".join(f" {name:>8}" for name in (

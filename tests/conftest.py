@@ -1,7 +1,5 @@
 """Every test gets a lab folder of its own, one thread, and no setting of the person who runs it."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os
@@ -116,3 +114,11 @@ def lab_home(labs, monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", MAIN)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # of a home on a disk each sync is milliseconds
     return home
+
+
+@pytest.fixture
+def store():
+    """The store of that home."""
+    from labcore.runs.store.store import Store
+
+    return Store()

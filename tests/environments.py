@@ -1,7 +1,5 @@
 """An environment with rewards in every turn, small enough to be enumerated, and tasks that play any environment."""
 
-from __future__ import annotations
-
 from labcore.tasks.environment import EnvironmentTask, Step
 
 LIMITS = {"max_turns": 3, "turn_tokens": 3, "observation_length": 20}

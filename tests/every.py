@@ -1,7 +1,5 @@
 """`parametrize` for checks that take less time than pytest needs for an item: one item for all values."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -30,7 +28,7 @@ def every(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test
             if faults:
                 raise ExceptionGroup(f"{len(faults)} fail", faults)
         asked = signature(test)
-        tests.__signature__ = asked.replace(parameters=[  # type: ignore[attr-defined]
+        tests.__signature__ = asked.replace(parameters=[
             parameter for name, parameter in asked.parameters.items() if name not in keys])
         return tests
     return decorate

@@ -4,8 +4,6 @@
 added, so nothing on its way may know a choice by its name.
 """
 
-from __future__ import annotations
-
 import json
 
 from app.llm.microscope import arithmetic, cards

@@ -1,7 +1,5 @@
 """Who imports whom, read from the sources: imports within functions and for type checkers only count too."""
 
-from __future__ import annotations
-
 import ast
 import gc
 from functools import cache

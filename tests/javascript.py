@@ -4,8 +4,6 @@ Each component is published as one module, made of its own files and those that 
 that module, so that a name which no file defines is found, and its findings are given at the line of the file.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Counts what is asked of a store: lists and pages must ask as often for a thousand runs as for ten."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The lab from Python: the same runs, the same numbers, and no torch before a run starts here."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

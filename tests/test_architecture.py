@@ -1,7 +1,5 @@
 """docs/architecture.md says what is there: folders in the order of their imports, session, tables, events, the path."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tests can fail: no assertion holds whatever the code does, and every test has one."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The files in deploy/ agree with the code and with each other. No container is built or started here."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Which device a run uses, and how its random numbers go on."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

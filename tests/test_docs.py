@@ -1,7 +1,5 @@
 """The documents agree with the code and with each other: links, commands, settings, and the list of pages."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

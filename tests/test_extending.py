@@ -4,8 +4,6 @@ task, a metric, a page, a maze and a method for it, and a deep method.
 What is added to a lab is written into a copy of it, in so few files, and `extended_lab.py` drives the copy.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -4,6 +4,7 @@ import pytest
 
 from labcore import machine
 from labcore.runs.spec.run_spec import make
+from tests.words import says
 
 XEON = "processor\t: 0\nmodel name\t: A Xeon\nflags\t\t: fpu avx512f amx_tile {}\n\nprocessor\t: 1\nflags\t\t: {}\n"
 ARM = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd {}\n"
@@ -74,13 +75,12 @@ def test_a_run_in_bf16_is_cautioned_against_exactly_where_nothing_has_it(told):
     ask = [make(kind=kind, algorithm_key="rloo", task_key=task, knobs={"dtype": dtype}, device="cpu")
            for kind, task in (("llm", "sort"), ("exact", "sorted")) for dtype in ("bf16", "fp32")]
     told(XEON.format("", ""))
-    said = ("`dtype` is bf16, but this processor (A Xeon) has no bf16 arithmetic, so precision is lost and no time is "
-            "saved: choose fp32.")
-    assert [spec.caution() for spec in ask] == [said, "", said, ""]
-    assert machine.bf16_said() == "This processor (A Xeon) has no bf16 arithmetic: choose fp32."
+    assert [says(spec.caution(), "`dtype`", "bf16", "A Xeon", "fp32") for spec in ask] == [True, False, True, False]
+    assert [spec.caution() for spec in ask[1::2]] == ["", ""]
+    assert says(machine.bf16_said(), "A Xeon", "no bf16", "fp32")
     told(XEON.format("avx512_bf16", ""))
     assert not any(spec.caution() for spec in ask)
-    assert machine.bf16_said() == "This processor (A Xeon) has bf16 arithmetic: AVX512-BF16."
+    assert says(machine.bf16_said(), "A Xeon", "AVX512-BF16")
     told(None)
     assert not any(spec.caution() for spec in ask) and machine.bf16_said() == ""
 

@@ -1,7 +1,5 @@
 """The tool of `make mutants`, on a project of three lines."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests import mutants

@@ -1,7 +1,5 @@
 """The package: what `pip install .` gives works away from the repository, and says truly what it needs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

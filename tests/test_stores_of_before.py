@@ -3,8 +3,6 @@
 All goes through the command line, so that but for attention's rounding nothing here knows where a module lies.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import runpy

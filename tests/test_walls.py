@@ -1,7 +1,5 @@
 """The walls of the design: who may import whom, what is never used, and what shared code never asks."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

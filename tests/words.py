@@ -1,7 +1,5 @@
 """What a sentence has to say, whatever its words: numbers, names, and what to do."""
 
-from __future__ import annotations
-
 import re
 
 

@@ -9,13 +9,13 @@ ROOT = str(Path(__file__).resolve().parents[2])
 if ROOT not in sys.path:  # a folder that is run has only itself on the path
     sys.path.insert(0, ROOT)
 
-from streamlit.logger import set_log_level  # noqa: E402
+from streamlit.logger import set_log_level
 
 set_log_level("ERROR")  # it would warn that no server runs
 
-from app.share import document  # noqa: E402
-from labcore.errors import LabError  # noqa: E402
-from labcore.runs.store.store import Store  # noqa: E402
+from app.share import document
+from labcore.errors import LabError
+from labcore.runs.store.store import Store
 
 
 def main(words: list[str]) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labcore.maths.masked import centred, masked_mean, masked_var
 from labcore.maths.returns import gae as gae
-from labcore.maths.token_advantages import (  # noqa: F401  members of the family
+from labcore.maths.token_advantages import (  # noqa: F401 (members of the family)
     optimal_token_baseline,
     reward_to_go_whitened,
     steps_standardised,

@@ -28,7 +28,7 @@ def LabCallback(name: str = "", *, home: str | None = None, url: str | None = No
     callback, writer = (resolve_name(f"stable_baselines3.common.{each}") for each in (
         "callbacks:BaseCallback", "logger:KVWriter"))
 
-    class Callback(callback):  # type: ignore[misc,valid-type]
+    class Callback(callback):  # type: ignore[misc,valid-type]  # imported only here: the lab does not need SB3
         def _on_training_start(self) -> None:
             found = settings(self.model)
             named = name or f"{found['algorithm']} {found.get('environment', '')}".strip()
@@ -45,7 +45,7 @@ def LabCallback(name: str = "", *, home: str | None = None, url: str | None = No
             self.logger.output_formats.remove(self.output)
             self.run.finish()
 
-    class Output(writer):  # type: ignore[misc,valid-type]
+    class Output(writer):  # type: ignore[misc,valid-type]  # as above
         run: Watch
 
         def write(self, key_values: Mapping[str, Any], key_excluded: Mapping[str, Any], step: int = 0) -> None:

@@ -74,7 +74,7 @@ def ship(target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="rl-lab-bases-") as lab, in_home(Path(lab)):
         store, scorer = Store(sqlite_url(Path(lab) / "lab.db")), scorer_spec()
         made = {name: trained(store, spec) for name, spec in {**specs(), scorer.hash(): scorer}.items()}
-        shutil.rmtree(target, ignore_errors=True)
+        shutil.rmtree(target, ignore_errors=True)  # the first time it is not there
         for name, folder in made.items():
             bases.keep(target / name, folder, run=None)
 

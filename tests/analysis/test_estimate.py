@@ -1,7 +1,5 @@
 """The rule from seeds to a verdict: intervals by hand and beside scipy, their coverage, and regions."""
 
-from __future__ import annotations
-
 from math import inf
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How far a sweep is, and what its estimate rests on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs whose models can be asked, and a launcher that answers for them at once or never."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from labcore.runs import jobs

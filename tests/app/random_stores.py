@@ -1,8 +1,6 @@
 """Stores of every mixture: runs of all kinds in all states, with or without rows, in sweeps, as forks, imported, in the
 trash and deleted for good."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from random import Random

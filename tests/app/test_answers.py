@@ -1,7 +1,5 @@
 """The same questions for all runs that are compared."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.compare.answers import COUNT, SHOWN, share, table

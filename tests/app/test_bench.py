@@ -1,7 +1,5 @@
 """The tab of the estimator bench: what is asked, what a link holds, and what the figures say."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.exact import bench_charts as charts

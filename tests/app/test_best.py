@@ -1,12 +1,11 @@
 """Best of n in the Playground: what is asked, the chosen answer, and what stands in its table."""
 
-from __future__ import annotations
-
 from app.playground import best
 from labcore.catalog.llm.tasks import SORT_SCORER
 from tests.app.asking import Answering, trained
 from tests.app.seeding import ran
 from tests.app.test_playground import by_key, said
+from tests.words import says
 
 
 def answer(text, score, exact, steps=(), truncated=False):
@@ -51,4 +50,5 @@ def test_each_text_stands_once_and_is_escaped():
 
 def test_the_sentence_without_a_verifier_judges_nothing():
     unjudged = {"answers": [answer("x", 1.5, None)]}
-    assert best.sentence(unjudged, "GRPO") == "Chosen from 1 answer by GRPO: <code>x</code>, with the score 1.5."
+    said = best.sentence(unjudged, "GRPO")
+    assert says(said, "1 answer", "GRPO", "<code>x</code>", "1.5") and not says(said, "correct")

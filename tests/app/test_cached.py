@@ -1,7 +1,5 @@
 """What pages keep for each other: nothing that Streamlit would have to pickle by a class of the lab."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections.abc import Iterator

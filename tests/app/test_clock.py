@@ -1,7 +1,5 @@
 """One clock: whatever a page that trains shows is of the same step."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

@@ -133,7 +133,7 @@ def test_where_no_direction_is_better_numbers_that_read_the_same_have_no_first()
     alike = chosen_of([tools.stored(Store(), [level] * 6, algorithm=key)
                        for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
     stand, metric = standing(alike.groups, "reward"), replace(METRICS["reward"], better=None)
-    assert verdict.headline([stand], metric, verdict.names_of(alike)) == "Per token GRPO and RLOO are equal."
+    assert verdict.headline([stand], metric, verdict.names_of(alike)).endswith("GRPO and RLOO are equal.")
     assert says(verdict.limits(stand, metric), "No direction", "reward")
 
 
@@ -174,9 +174,8 @@ def test_the_headline_names_who_is_ahead_at_each_cost_and_the_settings_that_diff
     words, stands = said(chosen), verdict.stands_of(chosen, verdict.stand_of(chosen))
     headline = verdict.headline(verdict.stands_of(chosen, verdict.stand_of(chosen)), METRICS["reward"],
                                 verdict.names_of(chosen))
-    assert headline == "Per token PPO is ahead; per update and per second GRPO.", "one sentence: caveats stand below it"
-    assert wording.updates(verdict.stand_of(chosen), verdict.names_of(chosen)) == (
-        "PPO made 6 updates in these tokens, GRPO 1.")
+    assert says(headline, "token PPO", "update", "second GRPO") and headline.count(".") == 1, "caveats stand below it"
+    assert says(wording.updates(verdict.stand_of(chosen), verdict.names_of(chosen)), "PPO", "6 updates", "GRPO 1")
     assert "β" in words.partition("Settings differ in")[2]
     shown = verdict.cards(stands, METRICS["reward"], look_of(chosen), "tokens", False)
     assert shown.count("rl-shown") == 1 and shown.count("Per ") == len(stands) and "p &lt; 0.01" in shown

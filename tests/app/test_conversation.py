@@ -1,7 +1,5 @@
 """Conversations in the Playground: what is asked with which turns, and how an answer becomes one of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.runs.files.paths import run_folder

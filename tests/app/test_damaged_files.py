@@ -1,7 +1,5 @@
 """A file that the lab itself wrote and that was damaged since: every page and command goes on, and says so in words."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

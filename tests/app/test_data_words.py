@@ -1,7 +1,5 @@
 """The sentences about the user's own file and about 16 answers to its prompts, and what their buttons change."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -39,7 +37,7 @@ def of(spec, **changed):
 def test_a_file_without_a_fault_is_one_good_sentence(spec):
     """The lengths in tokens, and whether they fit the context, are the preview's to say: not here once more."""
     found = of(spec())
-    assert said(found) == "100 prompts; answers have 1 to 9 characters, median 4."
+    assert says(said(found), "100 prompts", "1 to 9 characters", "median 4") and "token" not in said(found)
     assert {finding.level for finding in found} == {"good"} and not proposals(found)
     assert said(of(spec(), lines=1, answers=(1, 1, 1))).startswith("1 prompt; answers have 1 character each.")
 

@@ -1,8 +1,6 @@
 """Every member of every family says what the lab needs of it: its arithmetic is that of its function, and what it
 leaves out is said in words, wherever a run with it is shown."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import fields, replace
 

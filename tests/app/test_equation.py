@@ -1,7 +1,5 @@
 """The equation's terms: found in the LaTeX, which stays valid, and with their numbers at the step of the page."""
 
-from __future__ import annotations
-
 import json
 import re
 

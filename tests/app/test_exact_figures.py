@@ -1,7 +1,5 @@
 """The figure of π beside π*: which completions, in which order, and all others together."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.exact.policy import MOST, figure, others, shown, words

@@ -1,7 +1,5 @@
 """The Export tab: what can be downloaded, and the run as a script for another tool."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

@@ -1,7 +1,5 @@
 """Feeds of long runs: what is drawn, what a refresh sends again, and how much a page holds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What the first page of a server need not wait for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Foundations: one section at a time, each with its address; a model is asked only when the reader wants it."""
 
-from __future__ import annotations
-
 from app.foundations.sections import SECTIONS
 from app.llm.own_tabs import TABS
 from labcore.catalog.kinds import KINDS

@@ -1,7 +1,5 @@
 """Another run behind the curves: which one it is, how it is sent, and the twin of a run without its last change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

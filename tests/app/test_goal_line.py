@@ -29,8 +29,8 @@ def feed_of(*rows: dict[str, float], **spec: str) -> Feed:
 
 def test_the_share_of_right_completions_is_said_with_its_start():
     feed = feed_of({"reward": 0.46, "exact_match": 0.46}, {"reward": 0.981, "exact_match": 0.981})
-    assert goal_line.words(feed) == " Now correct in 98 % (46 % at the start)."
-    assert goal_line.words(feed, at=1) == " Now correct in 46 % (46 % at the start)."
+    assert says(goal_line.words(feed), "98 %", "46 % at the start")
+    assert says(goal_line.words(feed, at=1), "46 %", "46 % at the start")
 
 
 def test_a_reward_that_is_another_number_is_said_beside_that_share():

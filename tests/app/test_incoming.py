@@ -1,7 +1,5 @@
 """Runs of other machines: the token, the limits, names that could be paths, and a client whose lab comes and goes."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -41,7 +41,7 @@ def test_each_click_is_kept_and_a_skip_is_none(page, asked):
     button(test, "label:a").click().run()
     assert "Pair 1 of 3" in html(test) and asked.asked[-1]["seed"] == 2, "the next round asks for others"
     again = page("llm", task="reviews", label="1")
-    assert button(again, "label:train").label == "Train the reward model on my 2 labels"
+    assert says(button(again, "label:train").label, "reward model", "2 labels")
     assert asked.asked[-1]["seed"] == 3, "a new tab begins with others"
 
 

@@ -1,7 +1,5 @@
 """The page of the lessons: the list, a prediction that is locked, the verdict, one seed more, begun anew."""
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64decode
@@ -228,12 +226,6 @@ def test_an_interval_is_shown_where_seeds_differ(values, said):
     assert margin_text(part, words.shown) == said
 
 
-def test_the_margin_of_two_logarithms_is_a_factor():
-    values = (log(2),) * 3
-    part = Compared("log(a) > log(b)", (), True, values, (0.0,) * 3, *margin(values), "holds")
-    assert margin_text(part, words.shown) == "× 2.000 (all seeds agree)"
-
-
 def test_a_lesson_whose_runs_were_deleted_in_part_says_so_and_can_be_begun_anew(page, lab, mine):
     progress.predict("both", 0)
     progress.begin("both", start(lab.store, folders.find("both")))
@@ -253,8 +245,8 @@ def test_a_lesson_whose_runs_were_deleted_in_part_says_so_and_can_be_begun_anew(
     ((-5.0, 0.0, log(100) + 5), "× 4.642 (under 0.001 to over 1,000)"),
     ((2000.0, 900.0, 10.0), "× over 1,000 (under 0.001 to over 1,000)"),
     ((2000.0, 2001.0, 2002.0), "× over 1,000"), ((-2000.0,) * 3, "× under 0.001 (all seeds agree)"),
-    ((log(2),), "× 2.000 (fewer than 3 seeds: no interval)")])
-def test_a_large_factor_is_not_written_out(values, said):
+    ((log(2),), "× 2.000 (fewer than 3 seeds: no interval)"), ((log(2),) * 3, "× 2.000 (all seeds agree)")])
+def test_the_margin_of_two_logarithms_is_a_factor_and_a_large_one_is_not_written_out(values, said):
     part = Compared("log(a) > log(b)", (), True, values, (0.0,) * len(values), *margin(values), "close")
     assert margin_text(part, words.shown) == said
 

@@ -1,7 +1,5 @@
 """The address: one module reads and writes it; what does not fit is said; a late refresh undoes no choice."""
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Sentences of the lab on its pages: no key of a knob or a choice is left where it was marked, and none of them is
 marked amiss."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mixes on the page: the card, its name, saving, links, and comparisons of them."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The form of knobs: groups, search, knobs without effect, what differs from the defaults and the way back."""
 
-from __future__ import annotations
-
 import re
 
 from app.naming import written

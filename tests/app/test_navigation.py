@@ -1,7 +1,5 @@
 """The navigation: five entries, the addresses of before, and the place of the page that is shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

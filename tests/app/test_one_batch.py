@@ -1,7 +1,5 @@
 """One batch under many algorithms: what is asked, and what the pictures say."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.compare.one_batch import charts

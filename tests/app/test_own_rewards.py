@@ -1,7 +1,5 @@
 """Rewards of one's own on the page: picked among the functions of the lab's folder, never uploaded."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.llm import reward_parts

@@ -1,7 +1,5 @@
 """A run that was asked to stop or to pause says so at once, wherever it is seen, until its step ends."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The Playground: what a link opens, and what is asked of the models."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

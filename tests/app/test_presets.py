@@ -1,7 +1,5 @@
 """Presets on the pages that train: cards, what to look at, links, and two runs side by side."""
 
-from __future__ import annotations
-
 import re
 from html import escape as html_of
 

@@ -1,7 +1,5 @@
 """A pretrained model's defaults on the page: said with their source, and taken on where nothing was set."""
 
-from __future__ import annotations
-
 from app import algorithms, session
 from tests.app.seeding import ran, unfolded
 

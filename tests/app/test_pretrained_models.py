@@ -1,7 +1,5 @@
 """Pretrained models on the page: those in the cache, a folder, and one of the hub with its download."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The tab of a process reward model, and the steps of answers in the story and the microscope: what they hold."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

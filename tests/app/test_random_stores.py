@@ -1,7 +1,5 @@
 """Every page holds for every mixture of runs: no exception, whatever is queued, live, ended or deleted."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.compare.place import VIEWS

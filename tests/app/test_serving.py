@@ -1,7 +1,5 @@
 """What the server does beside the pages: sessions of closed tabs are dropped, and a text on a WebSocket is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref

@@ -1,7 +1,5 @@
 """A shared file: what it shows of its runs, what it must not say, and that no text in it becomes markup."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

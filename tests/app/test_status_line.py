@@ -1,7 +1,5 @@
 """The status line while a step takes long."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -319,7 +319,7 @@ def test_a_batch_without_log_probs_is_shown_by_its_rewards():
     found = groups_of({"step": 3, "groups": [sent(0, 1, 1, None)]})
     drawn = story.payload(found, "b0", [], 3, 3)
     assert [band["text"] for band in drawn["verdicts"]] == ["reward 1", "reward 0", "not scored"]
-    assert drawn["sentence"] == "3 answers earn from 0 to 1.00, 0.67 on average." and not drawn["advantages"]
+    assert says(drawn["sentence"], "3 answers", "0 to 1.00", "0.67") and not drawn["advantages"]
     assert all(band["change"] is None and band["exact"] is None for band in drawn["verdicts"])
     short = groups_of({"step": 3, "groups": [{"prompt": "a", "completions": [{"text": "7", "reward": 1.0},
                                                                              {"text": "8", "reward": 1.0}]}]})

@@ -1,7 +1,5 @@
 """The page Studies: all claims with what was recorded; one before its runs, while they go, and with a result."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.scale import Scale

@@ -1,7 +1,5 @@
 """The view of a sweep: where settings stand, what is said of the best, the figures, the queue's buttons."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The view of a sweep of which some settings did not finish: hollow marks, and neither in lines nor on the front."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.compare.sweep import figures

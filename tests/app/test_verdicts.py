@@ -107,4 +107,4 @@ def test_what_the_reward_of_a_long_answer_is_made_of():
 def test_files_of_before_the_update_alone():
     before = group(long("7", 1.0, 0.5) | {"logprob_after": None, "after": None})
     shown = verdicts.payload(before, [])
-    assert shown["verdicts"][0]["change"] is None and shown["sentence"] == "Its one answer is right."
+    assert shown["verdicts"][0]["change"] is None and says(shown["sentence"], "one answer", "right")

@@ -1,7 +1,5 @@
 """The Playground's blind vote: what it hides, what it tells, and what becomes of it."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of behaviour: it repeats itself, and two tables are told apart by their lines."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

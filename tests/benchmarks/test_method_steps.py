@@ -1,7 +1,5 @@
 """Steps of single methods beside TRL's: our side of each, without the peer. Times are never asserted."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import method_steps, turns

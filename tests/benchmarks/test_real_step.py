@@ -1,7 +1,5 @@
 """The benchmark on a real model: the folder that both sides get, and its table. Times are never asserted."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

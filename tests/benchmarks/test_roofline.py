@@ -1,8 +1,6 @@
 """Operations are counted forward and backward, in one step of the warm-up alone, and compared with the speed of a
 product."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The stages of a start, here and in a fork of what is preloaded. Times are never asserted."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """The benchmarks' arithmetic, and what they say without their peers. Times are never asserted."""
 
-from __future__ import annotations
-
 import multiprocessing
 
 import pytest

@@ -1,7 +1,5 @@
 """Stock models for the GRPO step: what they are, the floor's arithmetic, and our side on prompts of a file."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """The stand-in worker: no clock, given rates, the same rows every time, and it obeys."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -38,8 +36,7 @@ def test_rows_come_at_the_rates_of_their_settings_and_are_the_same_every_time(mo
         assert run.state == "finished"
 
 
-def test_it_takes_no_more_runs_than_it_has_places_and_obeys_a_stop():
-    store = Store()
+def test_it_takes_no_more_runs_than_it_has_places_and_obeys_a_stop(store):
     sweep_id = sweep.queue(store, specs(group_size=[4, 32]))
     stand_in = StandIn(store, sweep_id, places=3)
     steps = iter(range(2))
@@ -52,8 +49,7 @@ def test_it_takes_no_more_runs_than_it_has_places_and_obeys_a_stop():
     assert store.tally(sweep_id) == {"finished": 3, "stopped": 1}
 
 
-def test_a_small_simulation_is_queued_and_done(capsys):
-    store = Store()
+def test_a_small_simulation_is_queued_and_done(capsys, store):
     sweep_id = simulated(store, runs=20, rows=3, places=4, early=False)
     assert store.tally(sweep_id) == {"finished": 20}
     assert "20 runs queued in" in (said := capsys.readouterr().out) and "60 rows of 60 written" in said

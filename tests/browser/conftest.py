@@ -1,7 +1,5 @@
 """A real lab in a real browser: a server and a tab for all browser tests of a process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

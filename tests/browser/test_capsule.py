@@ -1,7 +1,5 @@
 """A capsule's way: out of the page, checked by replay, back in as a run of the list."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The CartPole page, as a person uses it: run, watch the policy act, turn a knob, come back. In a real browser."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import Page, expect

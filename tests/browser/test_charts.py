@@ -1,7 +1,5 @@
 """The charts of a run: three large ones first, lines named at their ends, one step everywhere, folded markers."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,7 +1,5 @@
 """One clock, and controls in reach: in a real browser, on a run that is paused, stepped and looked back on."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,7 +1,5 @@
 """Compare in a real browser: bands over seeds, hidden lines, the winner by name, and a fork held against its parent."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

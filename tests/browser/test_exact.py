@@ -1,7 +1,5 @@
 """The page Exact, as a person uses it: run, and see π beside π*. In a real browser."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import Page, expect

@@ -1,7 +1,5 @@
 """What if? Forks made on the page, by a click on a marker's words and by the key F."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Foundations in a real browser: its arithmetic against numpy, bars under the hand and the keyboard, a phone."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The later half of Foundations: its numbers against numpy's closed forms and enumerations, and its pictures."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

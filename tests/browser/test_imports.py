@@ -1,7 +1,5 @@
 """Files of other tools dropped on the page: what of them is read, what is a finding, and what is none of them."""
 
-from __future__ import annotations
-
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server

@@ -1,7 +1,5 @@
 """The setup and the knobs of the pages that train: what is set first is in sight, and is called in plain words."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

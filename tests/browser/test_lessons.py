@@ -1,7 +1,5 @@
 """A lesson as a reader does it: predict, run, see the verdict; and a curve drawn by hand. In a real browser."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

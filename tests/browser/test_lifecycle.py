@@ -1,7 +1,5 @@
 """The lab is stopped while a run goes: the worker checkpoints, nothing is orphaned, the next start offers to go on."""
 
-from __future__ import annotations
-
 import re
 import signal
 import socket

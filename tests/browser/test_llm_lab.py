@@ -1,7 +1,5 @@
 """The main job, as a person does it: run, turn a knob, pause, come back, export. In a real browser."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from pathlib import Path

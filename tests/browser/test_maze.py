@@ -1,7 +1,5 @@
 """The maze as a person uses it: run it, look at a cell, paint, come back by the link. In a real browser."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

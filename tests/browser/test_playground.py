@@ -1,7 +1,5 @@
 """The Playground, as a person uses them: hover, keys, a blind vote. In a real browser."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """RLHF as one rail in a real browser: from the base to a reward model to RL against it, and labels of one's own."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import Page, expect

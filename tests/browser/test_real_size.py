@@ -1,8 +1,6 @@
 """Completions of real size: hundreds of tokens that scroll, fold and are walked by the keyboard, and long answers in
 bands by verdict."""
 
-from __future__ import annotations
-
 import json
 import re
 from math import exp

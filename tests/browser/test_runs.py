@@ -1,7 +1,5 @@
 """The page Runs and Home, as a person uses them: star, tag, delete two and have them back; the clip, and it live."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

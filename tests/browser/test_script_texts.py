@@ -1,7 +1,5 @@
 """Texts that a browser, Markdown or Streamlit could take for more: on every page they are shown as they are."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the server says beside the pages: a browser runs no script from elsewhere, and no foreign name reads the lab."""
 
-from __future__ import annotations
-
 import urllib.error
 import urllib.request
 

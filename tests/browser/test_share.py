@@ -1,7 +1,5 @@
 """A shared file in a browser, opened from the disk: no server, no network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """On a phone, a tablet and a small laptop no text of a run's page is cut: parts wrap, or are left out whole."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The surrogate explorer in a real browser: its formulas against torch and numpy, the page, and the way from a run."""
 
-from __future__ import annotations
-
 import json
 import re
 from inspect import signature

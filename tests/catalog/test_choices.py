@@ -1,7 +1,5 @@
 """The families of choices: each names a function, and a mix of one's own runs or is refused in words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields

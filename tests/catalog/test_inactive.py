@@ -1,7 +1,5 @@
 """A knob of which the page says that it cannot act changes nothing, and does act where the page does not say so."""
 
-from __future__ import annotations
-
 import json
 from importlib import import_module
 from pathlib import Path

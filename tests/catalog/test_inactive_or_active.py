@@ -1,7 +1,5 @@
 """A knob that is offered as one that acts does act: for each online algorithm, with the KL at each of its places."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The contract of the tables: every row, knob, choice, panel and task keeps it, those of tomorrow too."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Mixes: the nearest named row and what differs, the equation of the choices, what to beware of, and the mix's row."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """A switch that is on brings its chart, and a run with it logs what the chart draws; off, it does neither."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.catalog.llm.algorithms import ALGORITHMS

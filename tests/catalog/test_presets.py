@@ -1,8 +1,6 @@
 """Every preset: its settings can be run and have an effect, its chart is there, its picture is recorded, and (with
 `make test-long`) what it promises happens."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The questions: complete, short, and about what exists."""
 
-from __future__ import annotations
-
 import re
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """The name of what is right: never an exact match where another text than the answer is accepted."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

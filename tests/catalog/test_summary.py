@@ -1,7 +1,5 @@
 """The summary of an algorithm says of a run only what its knobs do."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

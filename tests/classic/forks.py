@@ -1,7 +1,5 @@
 """Forks of sessions: a child's spec, and a parent with a checkpoint."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 

@@ -1,7 +1,5 @@
 """Models that answer, and one batch with many eyes, from the command line."""
 
-from __future__ import annotations
-
 import json
 from unittest.mock import patch
 

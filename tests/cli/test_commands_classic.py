@@ -1,7 +1,5 @@
 """Mazes and CartPole from the command line: each kind runs, exports and plays, and each bad input is one sentence."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import json
@@ -124,30 +122,10 @@ def test_each_kind_is_listed(capsys, key):
 # ---------------------------------------------------------------------------- mazes that cannot be
 
 
-def grid(height, width):
-    return ["S" + "." * (width - 1), *("." * width for _ in range(height - 2)), "." * (width - 1) + "G"]
-
-
 @pytest.mark.parametrize(("content", "words"), [
     ({"rows": ["..G"]}, "The maze has no start: paint one cell as the start."),
-    ({"rows": ["S..", "..T"]}, "The maze has no goal: paint at least one cell as a goal."),
-    ({"rows": grid(31, 30)}, "The maze is 31 × 30 cells, larger than 30 × 30: remove rows or columns."),
-    ({"rows": grid(2, 31)}, "The maze is 2 × 31 cells, larger than 30 × 30: remove rows or columns."),
-    ('{"rows": ["S.G"], "rewards": [Infinity]}', "Infinity is no value of JSON in line 1"),
-    ('{"rows": ["S.G"], "rewards": [NaN]}', "NaN is no value of JSON in line 1"),
-    ('{"rows": ["S.G"], "step_reward": -Infinity}', "-Infinity is no value of JSON"),
     ('{"rows": ["S.G"], "rewards": [1e400]}', "the number 1e400 is beyond any float"),
-    ({"rows": ["S.G"], "slip": 1}, "The slip probability is 1: use a value from 0 up to, but not, 1."),
-    ({"rows": ["S.G"], "slip": -0.1}, "The slip probability is -0.1"),
-    ({"rows": ["S.G"], "gamma": 1.5}, "The discount gamma is 1.5: use a value from 0 to 1."),
-    ({"rows": ["S.G", "S.."]}, "The maze has 2 starts: keep one."),
-    ({"rows": ["S.G", ".."]}, "Row 2 of the maze has 2 cells, but row 1 has 3"),
-    ({"rows": ["S.X"]}, "The maze holds 'X'"),
-    ({"rows": []}, "The maze has no cells"),
-    ({"cells": 3}, 'needs "rows"'),
-    ("[1, 2", "This is not the JSON of a maze"),
-    ("", "This is not the JSON of a maze"),
-])
+    ({"cells": 3}, 'needs "rows"')])
 def test_a_maze_that_cannot_be(capsys, maze_file, content, words):
     assert words in refused(capsys, *MAZE, "--maze", maze_file(content))
     assert not (home() / "lab.db").exists()  # told before anything is made
@@ -162,17 +140,10 @@ def test_a_maze_file_that_cannot_be_read(capsys, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "words"), [
     (("--task", "own", "--set", "maze=S2.~"), "The maze in this address is cut or changed"),
-    (("--task", "own", "--set", "maze=3.~.TG_-10~10_0_0_0.9"), "The maze has no start"),
-    (("--task", "clif"), "did you mean 'cliff'"),
     (("--task", "sort"), "The task 'sort' is of the kind llm, not maze: choose that kind."),
     (("--model", "tiny"), "A run of the kind maze has no model to choose: leave 'tiny' out."),
-    (("--set", "gamma=1.1"), "`gamma` is 1.1, outside its bounds: use a value from 0 to 1."),
-    (("--set", "alpha=inf"), "`alpha` must be a finite number"),
-    (("--set", "epsilon=-0.1"), "`epsilon` is -0.1, outside its bounds"),
-    (("--set", "step_limit=0.5"), "`step_limit` must be a whole number"),
     (("--set", "lambda=0.5"), "Q-learning on 'corridors' has no knob 'lambda'"),
-    (("--task", "random", "--set", "height=31"), "`height` is 31, outside its bounds: use a value from 2 to 30."),
-])
+    (("--task", "random", "--set", "height=31"), "`height` is 31, outside its bounds: use a value from 2 to 30.")])
 def test_a_maze_setting_that_cannot_be(capsys, arguments, words):
     assert words in refused(capsys, *MAZE, *arguments)
 
@@ -206,18 +177,6 @@ def test_an_environment_whose_package_is_missing(capsys, task, package):
 def test_an_atari_game_without_its_package(capsys):
     said = refused(capsys, *POLE, "dqn", "--task", "ALE/Pong-v5")
     assert says(said, "'ALE/Pong-v5'", "ale-py", "not installed", "pip install ale-py")
-
-
-@pytest.mark.parametrize(("arguments", "words"), [
-    (("--set", "gamma=1.1"), "`gamma` is 1.1, outside its bounds"),
-    (("--set", "learning_rate=2"), "`learning_rate` is 2, outside its bounds"),
-    (("--set", "td_loss=l1"), "`td_loss` cannot be 'l1': choose one of huber, mse."),
-    (("--set", "environments=0"), "`environments` is 0, outside its bounds: use a value from 1 to 65536."),
-    (("--set", "double=maybe"), "`double` must be on or off"),
-    (("--set", "clip_low=0.1"), "DQN on 'CartPole-v1' has no knob 'clip_low'"),
-])
-def test_a_cartpole_setting_that_cannot_be(capsys, arguments, words):
-    assert words in refused(capsys, *POLE, "dqn", *arguments)
 
 
 def test_a_dqn_that_diverges_says_so_and_keeps_its_checkpoint(capsys):

@@ -1,7 +1,5 @@
 """Held-out rows on the command line: a second file, the best checkpoint, and what is wrong with them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

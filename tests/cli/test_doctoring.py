@@ -37,8 +37,7 @@ def test_a_run_with_a_finding_and_its_fix(capsys):
     assert capsys.readouterr().out.splitlines()[-1].strip() == f"python -m labcore fork {run_id} --set group_size=16"
 
 
-def test_a_healthy_run_and_several_with_one_seed(capsys):
-    store = Store()
+def test_a_healthy_run_and_several_with_one_seed(capsys, store):
     fine, ill = seeded(store, 0.1), seeded(store, 0.8, seed=1)
     assert main(["doctor", fine]) == 0
     assert capsys.readouterr().out == f"GRPO sort #1 ({fine}), step 40: healthy\n"
@@ -82,8 +81,7 @@ def test_an_imported_run_and_the_step_at_which_its_loss_broke(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("steps", [0, 12])
-def test_a_run_that_diverged_is_not_called_healthy(capsys, steps):
-    store = Store()
+def test_a_run_that_diverged_is_not_called_healthy(capsys, steps, store):
     run_id = store.create(make(algorithm_key="grpo", task_key="sort", steps=40), mine=True)
     store.set_state(run_id, "running")
     for step in range(1, steps + 1):

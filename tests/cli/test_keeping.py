@@ -12,14 +12,8 @@ from labcore.runs.files.paths import run_folder
 from labcore.runs.imports import imported
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.schema import runs
-from labcore.runs.store.store import Store
 from tests.runs.lists.tools import CSV, ended
 from tests.words import says
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def printed(capsys, *arguments: str) -> str:

@@ -1,7 +1,5 @@
 """Labels from the command line: by gold, by hand, on top of earlier ones, and into a reward model's run."""
 
-from __future__ import annotations
-
 import json
 from unittest.mock import patch
 

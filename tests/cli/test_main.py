@@ -14,7 +14,6 @@ from labcore.catalog.presets import PRESETS
 from labcore.cli import commands, sweeping
 from labcore.cli.main import main, parser
 from labcore.errors import LabError
-from labcore.runs.files import jsonl
 from labcore.runs.files.paths import home
 from labcore.runs.store import schema
 from labcore.runs.store.store import Store
@@ -36,19 +35,13 @@ def refused(capsys, *arguments: str) -> str:
 
 @pytest.mark.parametrize("arguments, words", [
     (("--set", "beta=100"), "outside its bounds: use a value from 0 to 10"),
-    (("--set", "beta=abc"), "must be a number"),
     (("--rollouts", "vllm", "--device", "cpu"), "vLLM samples on an NVIDIA GPU, and this run is on the device cpu"),
-    (("--set", "beta=nan"), "must be a finite number"),
     (("--set", "beta"), "is no KNOB=VALUE"),
-    (("--set", "group_size=1"), "use 2 or more"),
-    (("--set", "group_size=2.5"), "must be a whole number"),
     (("--set", "mini_batches=5"), "does not divide the batch of 32 prompts"),
     (("--set", "advantge=gae"), "did you mean 'advantage'"),
     (("--task", "sortt"), "did you mean 'sort'"),
     (("--algorithm", "gppo"), "did you mean 'ppo'"),
-    (("--steps", "0"), "steps must be a whole number from 1"),
     (("--seed", "-1"), "seed must be a whole number from 0"),
-    (("--threads", "0"), "threads must be a whole number from 1"),
     (("--task", "prompts"), "give --prompts FILE"),
     (("--model", ""), "The model is missing"),
 ])
@@ -63,30 +56,11 @@ def test_moments_in_8_bits_without_their_package_are_refused_before_there_is_a_r
     assert not (home() / "lab.db").exists()
 
 
-@pytest.mark.parametrize("content, words", [
-    (b"", "is empty"),
-    (b'{"prompt": "a", "answer": "1"}\n\xff\n', "Line 2 of own.jsonl is not UTF-8"),
-    (b'{"prompt": "a", "answer": "1"}\n{"prompt": "b", "ans', "Line 2 of own.jsonl ends in the middle"),
-    (b'{"prompt": "a", "answer": "1"}\nhello\n', "Line 2 of own.jsonl is not JSON"),
-    (b'{"prompt": "a", "answer": "1"}\n{"prompt": "b"}\n', "Line 2 of own.jsonl has no field 'answer'"),
-])
-def test_a_file_that_cannot_be_used(capsys, tmp_path, content, words):
+def test_a_file_that_cannot_be_used(capsys, tmp_path):
     path = tmp_path / "own.jsonl"
-    path.write_bytes(content)
-    assert words in refused(capsys, *OWN, str(path))
-
-
-def test_a_file_that_is_too_large_a_folder_or_not_there(capsys, tmp_path):
-    path = tmp_path / "large.jsonl"
-    with path.open("wb") as file:
-        file.truncate(jsonl.LIMIT + 2**20)
-    assert "has 65.0 MB, above the limit of 64 MB" in refused(capsys, *OWN, str(path))
-    assert "is a folder" in refused(capsys, *OWN, str(tmp_path))
+    path.write_bytes(b'{"prompt": "a", "answer": "1"}\n{"prompt": "b"}\n')
+    assert "Line 2 of own.jsonl has no field 'answer'" in refused(capsys, *OWN, str(path))
     assert "There is no file" in refused(capsys, *OWN, str(tmp_path / "none"))
-
-
-def test_a_pair_of_two_equal_sides(capsys, tmp_path):
-    path = tmp_path / "pairs.jsonl"
     path.write_text('{"prompt": "a", "chosen": "x", "rejected": "x"}\n')
     said = refused(capsys, "run", "--algorithm", "dpo", "--preferences", str(path))
     assert "same text as chosen and rejected" in said
@@ -142,16 +116,14 @@ def test_what_is_wrong_is_said_with_ids_where_the_store_is_of_an_earlier_version
         assert connection.scalar(schema.meta.select().with_only_columns(schema.meta.c.value).where(version)) == "7"
 
 
-def test_a_finished_run_is_neither_resumed_nor_steered(capsys):
-    store = Store()
+def test_a_finished_run_is_neither_resumed_nor_steered(capsys, store):
     run_id = store.create(fake.grpo(5), mine=True)
     store.set_state(run_id, "finished")
     assert says(refused(capsys, "resume", run_id), "is finished", "start a new run")
     assert says(refused(capsys, "set", run_id, "beta=1"), "no effect", "start a new one")
 
 
-def test_a_diverged_run_is_resumed_with_another_learning_rate(capsys, monkeypatch):
-    store = Store()
+def test_a_diverged_run_is_resumed_with_another_learning_rate(capsys, monkeypatch, store):
     run_id = store.create(fake.grpo(5), mine=True)
     store.set_state(run_id, "diverged")
     assert "outside its bounds" in refused(capsys, "resume", run_id, "--set", "learning_rate=2")
@@ -162,8 +134,7 @@ def test_a_diverged_run_is_resumed_with_another_learning_rate(capsys, monkeypatc
     assert [control.payload for control in store.asked(run_id)] == [{"knob": "learning_rate", "value": "1e-4"}]
 
 
-def test_a_resumed_run_takes_knobs_that_go_together_with_each_other_and_with_those_in_use(capsys, monkeypatch):
-    store = Store()
+def test_a_resumed_run_takes_knobs_that_go_together_with_each_other_and_with_those_in_use(capsys, monkeypatch, store):
     run_id = store.create(fake.grpo(5), mine=True)
     prompts = store.run(run_id).spec.knobs["prompts_per_step"]
     store.log(run_id, "knob", {"knob": "prompts_per_step", "from": prompts, "to": 35, "update": 1, "between": 1,
@@ -215,8 +186,7 @@ def test_ctrl_c_is_no_fault(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("command, word", [("stop", "stopping"), ("pause", "pausing")])
-def test_a_live_run_is_said_to_obey_after_its_step_before_it_does(capsys, monkeypatch, command, word):
-    store = Store()
+def test_a_live_run_is_said_to_obey_after_its_step_before_it_does(capsys, monkeypatch, command, word, store):
     run_id = store.create(fake.grpo(), mine=True)
     store.set_state(run_id, "running")
     monkeypatch.setattr(commands, "OBEY_SECONDS", 0.0)

@@ -1,7 +1,5 @@
 """Mixes on the command line: saved, listed, run by their names, and named in passing."""
 
-from __future__ import annotations
-
 import json
 
 from labcore.cli.commands import spec_of

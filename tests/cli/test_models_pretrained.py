@@ -1,7 +1,5 @@
 """`models` and `download` as a user meets them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`data`, and `--data` with a dataset of the hub, as a user meets them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -31,7 +29,7 @@ def test_the_data_as_a_model_reads_it(file, capsys):
     assert says(out, "Other fields", "reward functions", "level")
     assert "ChatML, on which it may not have been trained" in out and "The verifier that fits is numeric" in out
     first = out.partition("Line 1: ")[2].splitlines()
-    assert first[0] == "q is the prompt, a is the answer."
+    assert says(first[0], "q", "prompt", "a", "answer")
     assert first[1:4] == ["  prompt, 45 tokens: <|im_start|>user\\n0+1=<eos>\\n<|im_start|>assistant\\n",
                           "  answer, 3 tokens: 1<eos>\\n", "  level: easy"]
     assert out.count("\nLine ") == 5

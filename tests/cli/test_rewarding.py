@@ -1,7 +1,5 @@
 """Rewards that are named on the command line: functions, a reward model and a judge, for runs, forks and sweeps."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

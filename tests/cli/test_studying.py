@@ -1,7 +1,5 @@
 """`study` runs what is missing and says what came of the claim; `studies` lists them with their cost."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -48,8 +48,7 @@ def test_a_sweep_runs_and_ends_in_a_table(capsys):
     assert main(["sweeps", "--json"]) == 0 and json.loads(capsys.readouterr().out)[0]["sweep"] == got["sweep"]
 
 
-def test_cancel_and_resume(capsys):
-    store = Store()
+def test_cancel_and_resume(capsys, store):
     sweep_id = engine.queue(store, engine.grid(maze(8), {"alpha": [0.1, 0.5]}, [0]))
     assert main(["sweeps", sweep_id, "--cancel"]) == 0 and "2 runs stopped" in capsys.readouterr().out
     assert engine.sweep(store, sweep_id).states == {"stopped": 2}
@@ -67,8 +66,7 @@ def test_cancel_and_resume(capsys):
     assert "nothing to resume" in refused(capsys, "sweeps", sweep_id, "--resume")
 
 
-def test_while_it_goes_its_status_says_how_long_it_will_take(capsys):
-    store = Store()
+def test_while_it_goes_its_status_says_how_long_it_will_take(capsys, store):
     sweep_id = engine.queue(store, engine.grid(maze(8), {"alpha": [0.1, 0.5]}, [0]))
     assert main(["sweeps", sweep_id, "--status"]) == 0
     assert capsys.readouterr().out == f"{sweep_id}: 2 waiting; 0 of 16 steps\n", "nothing is known yet"
@@ -83,8 +81,7 @@ def test_while_it_goes_its_status_says_how_long_it_will_take(capsys):
                 "1 at a time")
 
 
-def test_while_no_run_of_it_can_be_started_the_reason_is_said_once_per_change(capsys, monkeypatch):
-    store = Store()
+def test_while_no_run_of_it_can_be_started_the_reason_is_said_once_per_change(capsys, monkeypatch, store):
     sweep_id = engine.queue(store, engine.grid(maze(8), {"alpha": [0.1, 0.5]}, [0]))
     first, second = (run.id for run in engine.sweep(store, sweep_id).runs)
     no_process = "waiting for a process: none could be started (Resource temporarily unavailable)"
@@ -108,8 +105,7 @@ def test_while_no_run_of_it_can_be_started_the_reason_is_said_once_per_change(ca
         f"{sweep_id}: 2 stopped or interrupted; 0 of 16 steps"]
 
 
-def test_it_leaves_the_runs_of_others_in_their_queue():
-    store = Store()
+def test_it_leaves_the_runs_of_others_in_their_queue(store):
     other = store.create(maze(100_000))
     assert main([*MAZE, "--seeds", "0"]) == 0
     assert store.run(other) == replace(store.run(other), state="queued", message="", started=None)
@@ -165,8 +161,7 @@ def test_a_sweep_is_stopped_early_and_says_so(capsys):
     assert "nothing to resume" in refused(capsys, "sweeps", got["sweep"], "--resume")
 
 
-def test_of_a_large_sweep_the_first_runs_and_the_best_settings_are_named(capsys):
-    store = Store()
+def test_of_a_large_sweep_the_first_runs_and_the_best_settings_are_named(capsys, store):
     specs = engine.grid(maze(2), {"alpha": [0.1, 0.2, 0.3, 0.4, 0.5]}, range(14))
     sweep_id = engine.queue(store, specs, mine=True)
     for run in engine.sweep(store, sweep_id).runs:

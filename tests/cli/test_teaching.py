@@ -1,7 +1,5 @@
 """Lessons on the command line: the list, one run to its verdict, and a broken file in one sentence."""
 
-from __future__ import annotations
-
 import json
 
 from labcore.analysis.lessons.folders import VARIABLE

@@ -1,7 +1,5 @@
 """No text of somebody else's reaches a terminal with a control character in it; JSON stays what it is."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """The progress line of a run in the foreground: rewritten on a terminal, now and then a line in a log file."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -43,8 +41,7 @@ def test_a_terminal_shows_what_a_long_step_does_in_one_line(capsys, monkeypatch,
     assert shown[-1].endswith("\n")
 
 
-def test_a_log_file_has_a_line_now_and_then_and_none_of_quick_steps(capsys, clock):
-    store = Store()
+def test_a_log_file_has_a_line_now_and_then_and_none_of_quick_steps(capsys, clock, store):
     run_id = store.create(fake.grpo(100))
     line = Progress(store)
     for second in range(40):  # a step a second, which tells once within it
@@ -59,8 +56,7 @@ def test_a_log_file_has_a_line_now_and_then_and_none_of_quick_steps(capsys, cloc
     assert 4 <= len(capsys.readouterr().err.splitlines()) <= 6
 
 
-def test_a_quiet_one_says_nothing(capsys):
-    store = Store()
+def test_a_quiet_one_says_nothing(capsys, store):
     Progress(store, quiet=True).within(store.create(fake.grpo()), 1, "step 1: sampling")
     assert capsys.readouterr().err == ""
 

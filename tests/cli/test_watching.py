@@ -1,4 +1,4 @@
-"""`watch`: folders of other trainers, once or until Ctrl+C."""
+"""`watch`: folders of other trainers, once or until Ctrl+C; without a folder it lists the watched runs."""
 
 from types import SimpleNamespace
 
@@ -6,8 +6,10 @@ import pytest
 
 from labcore.cli import watching
 from labcore.cli.main import main
+from labcore.runs.store.store import Store
 from labcore.watch import Watch
 from tests.watch.following.tools import copied, sent
+from tests.watch.tools import begin, numbers, read, write
 
 
 def test_what_is_there_is_read_once_and_then_nothing_is_new(tmp_path, capsys):
@@ -51,3 +53,12 @@ def test_a_client_that_cannot_send_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Watch, "__init__", broken)
     assert main(["watch", str(copied("verl", tmp_path)), "--once"]) == 1
     assert "cannot be sent to the lab" in capsys.readouterr().err
+
+
+def test_watched_runs_are_listed_and_the_way_to_send_one_is_said(capsys):
+    assert main(["watch"]) == 0 and "No watched runs yet" in capsys.readouterr().out
+    write("r", begin(name="qwen"), numbers(1, reward=0.5), {"kind": "end"})
+    read(Store())
+    assert main(["watch"]) == 0
+    out = capsys.readouterr().out
+    assert "qwen #1" in out and "rl-lab watch DIR" in out and "No watched runs" not in out

@@ -1,7 +1,5 @@
 """The lab on a CUDA GPU. These tests run by themselves where there is one; elsewhere each says that it needs one."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from dataclasses import replace

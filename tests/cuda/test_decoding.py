@@ -1,7 +1,5 @@
 """CUDA graphs of decoding steps: what they draw is the model's, they are recorded once, and freed."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,8 +1,6 @@
 """Each Triton kernel computes what torch does in float64. On a GPU, or where Triton is installed by its interpreter:
 `TRITON_INTERPRET=1 python -m pytest tests/cuda/test_kernels.py`."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

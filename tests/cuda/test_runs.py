@@ -1,7 +1,5 @@
 """Runs on a CUDA GPU: every loop steps in both precisions, equal specs are equal, a resumed run is the whole one."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from math import isfinite

@@ -1,7 +1,5 @@
 """Rollouts by vLLM itself: on an NVIDIA GPU, or on a processor with vLLM's build for it. Skipped where neither is."""
 
-from __future__ import annotations
-
 import dataclasses
 from inspect import signature
 

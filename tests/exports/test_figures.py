@@ -1,7 +1,5 @@
 """Figures for print: their size, their lines in greyscale, their numbers and their captions."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -26,11 +24,6 @@ def ran(store: Store, steps: int = 6, seed: int = 0, **knobs) -> str:
     run_id = store.create(spec)
     drive(store, run_id, start=fake.start)
     return run_id
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def chart(charts: list[figures.Chart], name: str) -> figures.Chart:

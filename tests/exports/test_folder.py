@@ -1,7 +1,5 @@
 """Exports: every number exactly as it was logged, and a checkpoint that stands on its own."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import json
@@ -18,14 +16,8 @@ from labcore.exports.folder import export_run, export_zip
 from labcore.runs.files.paths import home, run_folder
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.spec.session import Record
-from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """What a run on an instruct model leaves: folders that transformers loads without the lab, which answer as the run,
 and a capsule that names the model instead of bringing it."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 

@@ -3,8 +3,6 @@
 A limit on the size of files stands for the full disk: the system refuses to write on at it, whoever writes.
 """
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager

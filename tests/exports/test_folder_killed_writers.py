@@ -1,7 +1,5 @@
 """An export that is killed at any change of a file is whole or not there."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """TensorBoard's event file, read back by a reader of its own: bit by bit checksums and Google's protobuf."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np
@@ -59,8 +57,7 @@ def events_in(path) -> list:
     return found
 
 
-def test_every_number_of_every_step_is_in_the_file(tmp_path):
-    store = Store()
+def test_every_number_of_every_step_is_in_the_file(tmp_path, store):
     run_id = store.create(fake.grpo(12))
     drive(store, run_id, start=fake.start)
     export_run(store, run_id, tmp_path / "plain")
@@ -79,8 +76,7 @@ def test_every_number_of_every_step_is_in_the_file(tmp_path):
             key: float(np.float32(value)) for key, value in row.metrics.items()}
 
 
-def test_large_steps_odd_numbers_and_no_steps(tmp_path):
-    store = Store()
+def test_large_steps_odd_numbers_and_no_steps(tmp_path, store):
     run = store.run(store.create(fake.grpo(5)))
     rows = [Step(9_999_999, 0, 0, 1.5, {"reward": -1e300, "kl": 1e-300, "loss": -0.0, "updates": 2**40})]
     begun = [Event(1, 0, "started", {}, 1e9)]

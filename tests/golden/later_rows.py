@@ -50,7 +50,7 @@ def gvpo(path: str, given: dict[str, Tensor]) -> dict[str, Any]:
     names = {"torch": torch, "allgather_dict_tensors": lambda data, size, group: data}
     find = functions(path, names, "compute_policy_loss_gvpo")["compute_policy_loss_gvpo"]
     real = torch.distributed.get_world_size
-    torch.distributed.get_world_size = lambda group: 1  # type: ignore[assignment]
+    torch.distributed.get_world_size = lambda group: 1
     mesh = SimpleNamespace(_flatten=lambda: SimpleNamespace(get_group=lambda: None))
     logprobs, mask = given["logprobs"].clone().requires_grad_(), given["completion_mask"]
     centred = given["rewards"] - given["rewards"].mean(1, keepdim=True)

@@ -1,8 +1,6 @@
 """A tiny instruct model as a Hugging Face folder, built on the spot: a chat template, two end tokens, and an embedding
 with more rows than its tokenizer has tokens. And files of conversations to learn from."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

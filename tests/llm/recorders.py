@@ -1,7 +1,5 @@
 """A device that records and replays, in the place of CUDA's graphs: it holds a replayed step to what a graph can do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Runs of a model that is small enough for tests, with their checkpoints where the lab keeps them."""
 
-from __future__ import annotations
-
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.llm.session import LlmSession
 from labcore.runs.files import atomic

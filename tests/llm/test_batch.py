@@ -1,7 +1,5 @@
 """Token ids become padded tensors whose masks come from lengths, whatever the tokenizer pads with."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

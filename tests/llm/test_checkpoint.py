@@ -1,7 +1,5 @@
 """A checkpoint is gone on with bit for bit; what is written is plain; what is broken is told in words."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
@@ -17,7 +15,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS as TABLE
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.llm.session import LlmSession
-from tests.llm.tools import TINIER, Letters, records, session, spec, unlike, weights
+from tests.llm.tools import TINIER, Letters, quietly, records, session, spec, unlike, weights
 from tests.words import says
 
 ALGORITHMS = unlike(TABLE.values())
@@ -70,20 +68,45 @@ def test_a_resumed_run_is_the_uninterrupted_one(algorithm, whole):
     assert_alike(session(algorithm, steps=STEPS, resume=folder, **given(algorithm)), started, expected)
 
 
-@pytest.mark.parametrize("algorithm, further", [
-    ("grpo", {"reward_source": "noisy_verifier", "reward_noise": 0.3}),
-    ("dapo", {"resample_rounds": 2, "prompts_per_step": 8, "group_size": 2, "max_new_tokens": 1})])
-def test_a_resumed_run_draws_its_noise_and_its_rounds_again(algorithm, further, tmp_path):
+MOVING = {"reference_every": 1, "reference_mixup": 0.5, "learning_rate": 0.02, "beta": 0.1}
+SMALL_GROUPS = {"letters": False, "prompts_per_step": 4, "group_size": 2}
+# Rows and knobs by which a run carries along more than networks and optimizers, and what of it there is to save.
+CARRIED = [
+    ("grpo", {"reward_source": "noisy_verifier", "reward_noise": 0.3}, ""),
+    ("dapo", {"resample_rounds": 2, "prompts_per_step": 8, "group_size": 2, "max_new_tokens": 1}, ""),
+    ("grpo", MOVING, ""), ("dpo", MOVING, ""),
+    ("grpo", {"entropy_target": 20.0, "entropy_step": 0.25}, "entropy_bonus"),
+    ("grpo", {"adaptive_kl_target": 0.01, "adaptive_kl_horizon": 50.0, "learning_rate": 0.02}, "kl_factor"),
+    ("reinforce_average", {"prompts_per_step": 16, "learning_rate": 0.02}, "past_count"),
+    ("spo", {}, "of_prompts"), ("a_star_po", {}, "of_prompts"),
+    ("grpo", {"prompt_pool": 12, "prompt_choice": "easy_first", "curriculum_steps": 8, "max_new_tokens": 3,
+              **SMALL_GROUPS}, "pass_rates"),
+    ("grpo", {"staleness": 2, "staleness_order": "mixed", "replay_share": 0.25, **SMALL_GROUPS}, "queue"),
+    ("grpo", {"staleness": 1, "importance_cap": 2.0, "sampler_dtype": "int8", **SMALL_GROUPS}, "queue")]
+
+
+@pytest.mark.parametrize("algorithm, further, carried", CARRIED)
+def test_a_resumed_run_goes_on_with_all_that_it_carries(algorithm, further, carried, tmp_path):
+    """And so it ends with the same checkpoint, file by file."""
     def begun(**resume):
-        return session(algorithm, steps=STEPS, **given(algorithm), **further, **resume)
-    whole = begun()
-    run = (record for record in whole.run() if record is not None)
-    next(record for record in run if record.step == SAVED_AT)
-    whole.save(tmp_path)
-    expected = list(run)
-    if "resample_rounds" in further:
-        assert any(record.metrics["selection/rounds"] > 1 for record in expected)
-    assert_alike(begun(resume=tmp_path), whole, expected)
+        return session(algorithm, steps=STEPS, **{**given(algorithm), **further}, **resume)
+    whole, saved = begun(), {name: tmp_path / name for name in ("half", "whole", "resumed")}
+    for folder in saved.values():
+        folder.mkdir()
+    with quietly():
+        run = (record for record in whole.run() if record is not None)
+        next(record for record in run if record.step == SAVED_AT)
+        whole.save(saved["half"])
+        assert not carried or getattr(whole, carried) != getattr(begun(), carried), "there is nothing to go on with"
+        expected = list(run)
+    assert "resample_rounds" not in further or any(each.metrics["selection/rounds"] > 1 for each in expected)
+    resumed = begun(resume=saved["half"])
+    assert [record.metrics for record in records(resumed)] == [record.metrics for record in expected]
+    whole.save(saved["whole"])
+    resumed.save(saved["resumed"])
+    one, other = ({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+                  for folder in (saved["whole"], saved["resumed"]))
+    assert one.keys() == other.keys() and [name for name in one if one[name] != other[name]] == []
 
 
 @pytest.mark.parametrize("algorithm", OF_LOOPS)

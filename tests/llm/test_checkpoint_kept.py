@@ -1,7 +1,5 @@
 """A checkpoint that waits in memory is written as it would have been, and the run goes on as if nothing had been."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch

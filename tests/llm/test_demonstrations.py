@@ -1,7 +1,5 @@
 """Right answers that an online run imitates beside its rewards (CHORD)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Early stopping: by the KL, or by the gold reward's fall; a checkpoint knows of it, and without gold it is silent."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A batch from its prompts to what is learnt from: missing rewards, what is left out, what is sampled again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import isfinite, nan
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """Sampling further batches until groups have signal: which groups are kept, how often, and what they are joined to."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Which rows of a file fit the model: what is refused, left out or cut, and that each row is named."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

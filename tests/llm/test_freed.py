@@ -1,7 +1,5 @@
 """Memory that a run freed stays with its process: the system does not clear it again for the next tensor."""
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import sys

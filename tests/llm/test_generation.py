@@ -1,7 +1,5 @@
 """Completions: drawn apart from the session's knobs; their log-probs are those that they were drawn by."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

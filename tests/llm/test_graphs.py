@@ -1,8 +1,6 @@
 """Recordings of decoding steps: one for each shape, trusted once they have proven true, freed in time, and where none
 can be had the reason. On a processor, with `TapeRecorder` in the place of CUDA's graphs."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 
@@ -235,7 +233,8 @@ def test_a_model_without_a_cache_is_left_to_the_sampler(recorded, recorder):
     network = model("mamba")
     assert drawn(recorded, network, prompts((4, 4))) is None and drawn(recorded, network, prompts((4, 4))) is None
     assert drawn(recorded, model("openai-gpt"), prompts((4, 4))) is None
-    assert recorded.take_notes() == [SLOWLY + "it has no cache of keys and values."]
+    (note,) = recorded.take_notes()
+    assert says(note, SLOWLY, "no cache")
     assert not recorded.take_notes() and not recorder.made
 
 
@@ -332,7 +331,8 @@ def test_generating_falls_back():
     problems = [Problem("abc=", "abc"), Problem("b=", "b")]
     got, expected = (generate(each, each.policy, problems, 4, Sampling()) for each in (started, plain))
     assert torch.equal(got.completions.logprobs, expected.completions.logprobs) and got.texts == expected.texts
-    assert started.standing == [SLOWLY + "it could not be recorded (no)."] and not plain.standing
+    assert not plain.standing
+    assert [says(each, SLOWLY, "recorded (no)") for each in started.standing] == [True]
 
 
 def test_on_a_processor_nothing_is_recorded():
@@ -347,5 +347,4 @@ def test_the_run_says_why_it_decodes_step_by_step(monkeypatch):
     run_id = store.create(spec("grpo", steps=3, sft_steps=0))
     assert drive(store, run_id) == "finished"
     said = [event for event in store.events_after(run_id) if event.kind == "note" and SLOWLY in event.payload["text"]]
-    assert [(event.step, event.payload) for event in said] == [
-        (1, {"text": SLOWLY + "it could not be recorded (no)."})]
+    assert [(event.step, says(event.payload["text"], "recorded (no)")) for event in said] == [(1, True)]

@@ -3,8 +3,6 @@
 That the calls are CUDA's own is what `tests/cuda/test_decoding.py` says.
 """
 
-from __future__ import annotations
-
 import gc
 import weakref
 from contextlib import contextmanager, nullcontext, suppress

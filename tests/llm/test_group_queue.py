@@ -1,7 +1,5 @@
 """Groups that wait between sampling and learning, and groups that are learnt from again: ages by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -112,22 +110,6 @@ def test_rows_of_the_present_policy_have_ratios_of_exactly_1():
     met = mixed.met_by_sampler(now).old_logprobs
     assert torch.equal(met[:4], rollout.old_logprobs[:4])
     assert torch.equal(met[4:], now[4:].masked_fill(~rollout.completion_mask[4:], 0))
-
-
-@pytest.mark.parametrize("knobs", [{"staleness": 2, "staleness_order": "mixed", "replay_share": 0.25},
-                                   {"staleness": 1, "importance_cap": 2.0, "sampler_dtype": "int8"}])
-def test_a_resumed_run_learns_from_the_groups_that_waited(knobs, tmp_path):
-    given = {"steps": 6, "prompts_per_step": 4, "group_size": 2, **knobs}
-    whole = [record.metrics for record in records(session("grpo", letters=False, **given))]
-    started = session("grpo", letters=False, **given)
-    run = started.run()
-    for _ in range(3):
-        next(record for record in run if record is not None)
-    folder = tmp_path / "step-3"
-    folder.mkdir()
-    started.save(folder)
-    again = session("grpo", letters=False, resume=folder, **given)
-    assert [record.metrics for record in records(again)] == whole[3:]
 
 
 def test_a_run_without_a_queue_stores_none_and_a_fork_keeps_it_only_as_a_twin(tmp_path):

@@ -1,7 +1,5 @@
 """What a run costs: what is counted without memory is what a session holds, and what is measured is what it makes."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of networks: what each row holds, how each begins, and which of them a checkpoint needs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The one line of every online algorithm, with the catalog's rows: TRL's losses, and the exact policy gradient."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Switches over the table in a run: what they leave out, weigh or move, and that it is there again after a resume."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -169,36 +167,6 @@ def test_bounds_for_bad_tokens_act_and_are_logged():
 
 
 # ---------------------------------------------------------------------------- what a run moves by itself
-
-def resumed(algorithm, folder, **knobs):
-    """A run of four steps, and one that is saved after two and continued: their records and states."""
-    whole = session(algorithm, steps=4, **knobs)
-    one = records(whole)
-    half = session(algorithm, steps=4, **knobs)
-    run = half.run()
-    found = []
-    while len(found) < 2:
-        record = next(run)
-        if record is not None:
-            found.append(record)
-    folder.mkdir()
-    half.save(folder)
-    again = session(algorithm, steps=4, resume=folder, **knobs)
-    return whole, again, one, found + records(again)
-
-
-@pytest.mark.parametrize("algorithm, knobs", [
-    ("reinforce_average", {"prompts_per_step": 16, "learning_rate": 0.02}),
-    ("grpo", {"adaptive_kl_target": 0.01, "adaptive_kl_horizon": 50.0, "learning_rate": 0.02})])
-def test_it_continues_bit_for_bit(algorithm, knobs, tmp_path):
-    whole, again, one, other = resumed(algorithm, tmp_path / "half", **knobs)
-    assert [record.metrics for record in one] == [record.metrics for record in other]
-    assert torch.equal(weights(whole.policy), weights(again.policy))
-    assert (whole.past_rewards, whole.past_count, whole.kl_factor) == (
-        again.past_rewards, again.past_count, again.kl_factor)
-    state = json.loads((tmp_path / "half" / "state.json").read_text())
-    assert state["past_count"] > 0 and (state["kl_factor"] != 1) == (algorithm == "grpo")
-
 
 def test_a_checkpoint_of_before_starts_anew(tmp_path):
     started = session("grpo")

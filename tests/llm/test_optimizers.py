@@ -1,7 +1,5 @@
 """AdamW with moments in float32 or in 8 bits: what a checkpoint holds continues the run bit for bit."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Pairs: of a file, of the reference once, or of the policy at every step."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import chain

@@ -1,7 +1,5 @@
 """A run on the scores of a process reward model: rewards stand at the ends of steps, and what does not fit is said."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

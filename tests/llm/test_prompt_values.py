@@ -1,7 +1,5 @@
 """Numbers that a run keeps for each prompt: A*-PO's optimal values and SPO's tracked mean rewards."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -13,10 +11,9 @@ from labcore.llm.experience import collect
 from labcore.llm.generation import Sampling
 from labcore.llm.rewards import earned, reward
 from labcore.llm.rollout import credit
-from labcore.llm.session import LlmSession
 from labcore.maths.schedules import tracked
 from labcore.tasks.task import Problem, Turn
-from tests.llm.tools import records, session
+from tests.llm.tools import session
 
 PROBLEMS = [Problem("a=", "a"), Problem("b=", "b"), Problem("a=", "a")]
 
@@ -79,18 +76,6 @@ def test_a_prompt_without_a_value_has_no_advantage(monkeypatch):
     assert rollout.prompt_values.isnan().tolist() == [False] * 4 + [True] * 4
     found = credit(started.in_force, rollout).advantages
     assert found[:4].any() and not found[4:].any()
-
-
-@pytest.mark.parametrize("algorithm", ["spo", "a_star_po"])
-def test_it_continues_bit_for_bit(algorithm, tmp_path):
-    whole = records(session(algorithm, steps=4))
-    half = session(algorithm, steps=4)
-    run = filter(None, half.run())
-    assert [next(run).step, next(run).step] == [1, 2]
-    half.save(tmp_path)
-    again: LlmSession = session(algorithm, steps=4, resume=tmp_path)
-    assert again.of_prompts == half.of_prompts and again.of_prompts
-    assert [record.metrics for record in records(again)] == [record.metrics for record in whole[2:]]
 
 
 @pytest.mark.parametrize("changes, kept", [({}, True), ({"learning_rate": 0.5}, True), ({"shaping": "length_cost"},

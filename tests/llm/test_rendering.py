@@ -1,7 +1,5 @@
 """Prompts and answers become the ids that a model was trained on, as its tokenizer and its template make them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -8,8 +8,6 @@ Different on purpose:
 * Of a template without marks that TRL does not know, TRL learns no answers alone; the lab does.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

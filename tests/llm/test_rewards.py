@@ -1,7 +1,5 @@
 """Rewards: from the verifier, with noise on top, and cut like every other column of a batch."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

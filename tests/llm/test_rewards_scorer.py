@@ -1,7 +1,5 @@
 """A run on the scores of a trained reward model: it brings its own copy, and what does not fit is said in words."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from unittest.mock import patch

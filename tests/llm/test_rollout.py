@@ -1,7 +1,5 @@
 """Credit: what a completion's tokens earn, with the KL paid where the row says; groups stay whole when cut."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sampler draws from the distribution it says, says its log-probs truly, and knows when to stop."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import (

@@ -1,7 +1,5 @@
 """A sampler with rounded weights: the completions and their log-probs are its own, and the trainer's weights stay."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

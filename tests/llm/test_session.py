@@ -1,7 +1,5 @@
 """What a session holds, what it tells before the first step, its optimizer, its forks and its precision."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

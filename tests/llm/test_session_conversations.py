@@ -1,8 +1,6 @@
 """Every loop on conversations, with an instruct model: each learns what comes after the rendered turns, whole and by
 LoRA. What is learnt is measured by transformers alone, on ids of the template."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Each kind of session with LoRA, another precision of its sampler, groups of before, or a teacher: it runs, and a fork
 of its checkpoint goes on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

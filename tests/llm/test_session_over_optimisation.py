@@ -4,8 +4,6 @@ The whole rail in small: SFT, a reward model on noisy pairs, then RLOO on its sc
 keeps gold from falling, and so does stopping early. What ensembles and fresh pairs do is in docs/rlhf.md.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

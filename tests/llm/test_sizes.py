@@ -1,6 +1,6 @@
-"""The sizes of a run are those of its session and its texts; what follows from them is near what a process takes."""
-
-from __future__ import annotations
+"""The sizes of a run are those of its session and its texts; what follows from them is near what a process takes. The
+speed of products by a layer's weights, measured here.
+"""
 
 import json
 import subprocess
@@ -14,6 +14,8 @@ from labcore.catalog.llm.models import MODELS
 from labcore.llm import measured_cost, sizes
 from labcore.llm.session import LlmSession
 from labcore.llm.sizing import memory, passes
+from labcore.runs import jobs
+from labcore.runs.spec import activity
 from labcore.runs.spec.run_spec import make
 from tests.llm.chat_model import TALKS, chat_folder, written
 from tests.llm.tools import CONFIGS, TINIER, spec
@@ -94,3 +96,18 @@ def test_processes_take_about_as_much_as_is_estimated():
             assert measured["activations"] == pytest.approx(kept, rel=0.08), each.model
         estimated = memory.peak(memory.parts(each, found))
         assert measured["peak"] == pytest.approx(estimated, rel=WITHIN), each.model
+
+
+def test_more_rows_and_a_larger_head_take_longer(monkeypatch):
+    monkeypatch.setattr(sizes, "CACHES", 2**20)
+    monkeypatch.setattr(sizes, "SECONDS", 0.002)
+    asked = {"job": "speed", "hidden": 128, "queries": 128, "keys": 64, "inner": 256, "vocabulary": 8192, "threads": 1,
+             "device": "cpu", "dtype": "fp32", "host": "here", "made": ""}
+    said = list[str]()
+    with activity.listening(lambda words, done, total: said.append(words)):
+        found = jobs.do(asked)
+    assert found["rows"] == list(sizes.ROWS) and len(found["layer"]) == len(found["head"]) == len(sizes.ROWS)
+    assert said[0].startswith("measuring the speed of this machine with 1 row")
+    assert all(seconds > 0 for seconds in (*found["layer"], *found["head"]))
+    assert found["head"][-1] > found["head"][0], "256 rows take longer than one"
+    assert found["head"][-1] > found["layer"][-1], "1 M weights take longer than 0.2 M"

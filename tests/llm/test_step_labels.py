@@ -1,7 +1,5 @@
 """Where step labels come from: the verifier of beginnings, and the outcome of rollouts."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.llm import step_labels

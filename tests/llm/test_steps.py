@@ -1,7 +1,5 @@
 """Answers cut into steps: TRL's own ids and places, the places in a completion's own tokens, and the scores there."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a checkpoint holds of waiting groups comes back as it was, and no file names another class."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

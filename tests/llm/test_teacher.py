@@ -1,7 +1,5 @@
 """What a teacher says of completions: beside its plain logits, with a vocabulary cut into chunks, and in records."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -3,8 +3,6 @@
 With a stand-in for vLLM; the same with vLLM itself is `tests/cuda/test_vllm.py`.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

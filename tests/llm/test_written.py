@@ -1,7 +1,5 @@
 """Who writes the answers that the supervised loop learns from."""
 
-from __future__ import annotations
-
 import torch
 
 from labcore.llm.loops import sft

@@ -1,8 +1,6 @@
 """Tokenizers that have what real ones have, built on the spot: a BOS that the post-processor adds, chat templates of
 several kinds, SentencePiece's space in front, several end tokens, an end that pads."""
 
-from __future__ import annotations
-
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 

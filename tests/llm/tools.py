@@ -1,7 +1,5 @@
 """Small random models of several kinds, ragged prompts, a task that gives rewards, and sessions on it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """Any value of any knob of any algorithm: taken in the knob's own type and bounds, or refused in one sentence."""
 
-from __future__ import annotations
-
 import json
 import math
 

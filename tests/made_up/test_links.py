@@ -1,7 +1,5 @@
 """Any text in an address: what fits is taken, and comes back as it was; what does not is said in one sentence."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,8 +1,6 @@
 """Whatever lies in a file that the lab reads, it is used or refused in one sentence: specs, capsules, mazes, what the
 user made in the lab."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

@@ -1,7 +1,5 @@
 """Values and texts that nobody means, for hypothesis to combine; and what an answer to them must be."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

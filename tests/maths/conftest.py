@@ -1,7 +1,5 @@
 """One tolerance per dtype, and the tools that every maths test uses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What runs on a GPU only, by torch anywhere: the kernels of an update, and attention of rows side by side."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch

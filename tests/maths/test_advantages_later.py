@@ -1,7 +1,5 @@
 """MaxRL, pass@k, OPO and GPG: against verl, against a slow loop, at their limits, and what their gradients estimate."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The advantage over an opponent: by hand, beside TRL's Nash-MD with its gradient, and at its limits."""
 
-from __future__ import annotations
-
 import json
 from math import exp, nan
 

@@ -1,7 +1,5 @@
 """Clip-Cov and KL-Cov: against verl, by hand, against a slow loop, and at their limits."""
 
-from __future__ import annotations
-
 import json
 from math import inf
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ensembles of reward models: numbers by hand, a slow loop, limits."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

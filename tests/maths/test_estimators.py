@@ -1,7 +1,5 @@
 """How good an estimate is, against draws whose bias, variance and direction are known."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

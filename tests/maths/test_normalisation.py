@@ -1,7 +1,5 @@
 """Advantages on one scale, by numbers worked by hand; TRL's own are in test_advantages.py."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import torch

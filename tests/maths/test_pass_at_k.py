@@ -1,7 +1,5 @@
 """pass@k: numbers by hand, every subset of k samples, and its limits."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

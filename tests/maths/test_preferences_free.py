@@ -1,8 +1,6 @@
 """The losses without a reference against TRL's CPOTrainer and TPOTrainer: value and gradient
 (`tests/golden/trl_cpo.py`, `tests/golden/trl_tpo.py`)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

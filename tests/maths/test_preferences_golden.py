@@ -1,7 +1,5 @@
 """The 59 preference losses of TRL: value, gradient by the token log-probs, and metrics."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The preference losses: by hand, against a slow loop, at their limits, and as the catalog says."""
 
-from __future__ import annotations
-
 import math
 from inspect import signature
 

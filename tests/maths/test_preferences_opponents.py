@@ -1,7 +1,5 @@
 """XPO: its loss and gradient beside TRL's, and the term that lowers the reference's completion by hand."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

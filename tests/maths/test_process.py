@@ -1,7 +1,5 @@
 """Process rewards: golden numbers of TRL and transformers, numbers by hand, slow loops and limits."""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import product as pairs_of

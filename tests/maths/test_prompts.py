@@ -1,7 +1,5 @@
 """Weights of prompts by hand: pass rates 0, 0.2, 0.5, 0.8, 1 and one that is not known."""
 
-from __future__ import annotations
-
 from math import nan
 
 import pytest

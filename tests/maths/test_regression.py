@@ -1,7 +1,5 @@
 """GVPO, A*-PO and REAL: against their authors' code and TRL, by hand, and at their limits."""
 
-from __future__ import annotations
-
 import json
 from math import exp, log
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The reward model's loss and its calibration: numbers by hand, gradients, a slow twin, limits."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

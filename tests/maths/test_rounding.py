@@ -1,7 +1,5 @@
 """Rounded weights, by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Losses of answers' tokens: by hand, beside TRL's GKDTrainer with gradients, and at their limits."""
 
-from __future__ import annotations
-
 import json
 from math import log
 

@@ -1,7 +1,5 @@
 """Whole objectives, put together from the catalog's choices as a loop does it, against TRL's losses and gradients."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from functools import wraps

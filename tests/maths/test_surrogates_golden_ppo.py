@@ -1,7 +1,5 @@
 """TRL's PPO (1.12), from the rollout to the losses of every mini-batch of a real update."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Whitened returns of tokens, as in REINFORCE++: by hand, beside a slow loop, and without what does not count."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """OTB: against verl, against a slow loop, at its limits, and its variance."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """GRPO with process supervision: numbers by hand, a slow loop, and the limit of one step a completion."""
 
-from __future__ import annotations
-
 import statistics
 
 import pytest

@@ -1,7 +1,5 @@
 """Advantages from a teacher's log-probs: by hand, beside a slow loop, and at their limits."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

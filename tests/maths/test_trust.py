@@ -1,7 +1,5 @@
 """The surrogates of `trust` and what they cut off: against verl and ms-swift, by hand, and at their limits."""
 
-from __future__ import annotations
-
 import json
 from math import log
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the policy's term of a token is multiplied with, by hand; TRL's losses with them are in the golden tests."""
 
-from __future__ import annotations
-
 from math import log
 
 import torch

@@ -1,7 +1,5 @@
 """Weights of tokens against TRL's own, and the losses and gradients that they make (`tests/golden/trl_sampler.py`)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The folder of the real model, which `RL_LAB_REAL` names; without it these tests are skipped."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -5,8 +5,6 @@
 The packages are those of requirements-real.txt. Where FOLDER has a model already, nothing is done.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 from pathlib import Path

@@ -3,8 +3,6 @@
 Steps are as small as they can be: this is no claim about learning.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -23,6 +21,7 @@ from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.llm.chat_model import turns, written
 from tests.llm.test_rendering_trl_ids import compare, made_by_the_lab, of, read
+from tests.words import says
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 GOLDEN = json.loads(Path(__file__).with_name("trl_ids_smollm2.json").read_text("utf-8"))
@@ -102,7 +101,7 @@ def playground(run: str, prompt: str, *before: dict[str, str], **given) -> dict:
 def test_it_knows_the_capital_of_france_in_the_playground(at):
     """Of the model as it was given, and with what was said before."""
     first = playground(f"base:{at['sft']}", FRANCE, system="")
-    assert first["text"] == "The capital of France is Paris." and not first["truncated"]
+    assert says(first["text"], "Paris") and not first["truncated"]
     assert first["tokens"][-1] == "<|im_end|>"
     again = playground(f"base:{at['sft']}", "Which city did you name?", *turns(FRANCE, first["text"]))
     assert "Paris" in again["text"]

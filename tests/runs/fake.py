@@ -1,7 +1,5 @@
 """A session without a model: cheap, exact, and as sensitive to knobs and random numbers as a real one."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

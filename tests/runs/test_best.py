@@ -1,7 +1,5 @@
 """The best policy by held-out rows: which it is, and that its checkpoint is kept, marked, exported and found again."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace
@@ -15,7 +13,6 @@ from labcore.runs.best import Best, best_of, measured, words
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import run_folder
 from labcore.runs.lists import cleanup
-from labcore.runs.store.store import Store
 from labcore.workers import training
 from labcore.workers.worker import drive
 from tests.runs import fake
@@ -59,8 +56,7 @@ def ran(store, run_id, start=Measured.start):
     return drive(store, run_id, start=start)
 
 
-def test_the_checkpoint_of_the_best_is_kept_beside_the_newest(tmp_path):
-    store = Store()
+def test_the_checkpoint_of_the_best_is_kept_beside_the_newest(tmp_path, store):
     run_id = store.create(fake.grpo(20))
     assert ran(store, run_id) == "finished"
     folder = run_folder(run_id)
@@ -106,8 +102,7 @@ def costly(monkeypatch):
 
 
 @pytest.mark.parametrize("start, expected", [(Keeping, [0, 8, 20]), (Short, [0, 4, 8, 20])])
-def test_a_best_waits_in_memory_where_another_checkpoint_would_take_too_much_time(costly, start, expected):
-    store = Store()
+def test_a_best_waits_in_memory_where_another_checkpoint_would_take_too_much_time(costly, start, expected, store):
     run_id = store.create(fake.grpo(20))
     assert ran(store, run_id, start.start) == "finished"
     folder = run_folder(run_id)
@@ -117,8 +112,7 @@ def test_a_best_waits_in_memory_where_another_checkpoint_would_take_too_much_tim
 
 
 @pytest.mark.parametrize("error, state", [(Diverged(10, "policy loss"), "diverged"), (LabError("Broken."), "failed")])
-def test_a_best_that_waits_is_written_where_the_run_breaks(costly, error, state, monkeypatch):
-    store = Store()
+def test_a_best_that_waits_is_written_where_the_run_breaks(costly, error, state, monkeypatch, store):
     run_id = store.create(fake.grpo(20))
     monkeypatch.setattr(fake.FakeSession, "break_at", {10: error})
     assert ran(store, run_id, Keeping.start) == state
@@ -128,8 +122,7 @@ def test_a_best_that_waits_is_written_where_the_run_breaks(costly, error, state,
     assert ran(store, run_id, Keeping.start) == "finished" and checkpoint.best_step(run_folder(run_id)) == 8
 
 
-def test_a_run_without_held_out_rows_has_no_best(tmp_path):
-    store = Store()
+def test_a_run_without_held_out_rows_has_no_best(tmp_path, store):
     run_id = store.create(fake.grpo(3))
     assert ran(store, run_id, fake.start) == "finished"
     assert checkpoint.best(run_folder(run_id)) == {} and not (run_folder(run_id) / "best.json").exists()
@@ -137,8 +130,7 @@ def test_a_run_without_held_out_rows_has_no_best(tmp_path):
         export_run(store, run_id, tmp_path / "out", best=True)
 
 
-def test_a_resumed_run_knows_the_best_of_before():
-    store = Store()
+def test_a_resumed_run_knows_the_best_of_before(store):
     run_id = store.create(fake.grpo(20))
 
     def stop(_run, record, _seconds):
@@ -152,9 +144,8 @@ def test_a_resumed_run_knows_the_best_of_before():
     assert [step for step, _ in checkpoint.steps(run_folder(run_id))] == [0, 4, 8, 13, 20]
 
 
-def test_a_best_that_was_not_saved_is_saved_when_it_comes_again():
+def test_a_best_that_was_not_saved_is_saved_when_it_comes_again(store):
     """A killed run has rows beyond its newest checkpoint, and makes their steps again."""
-    store = Store()
     run_id = store.create(fake.grpo(20))
 
     class Killed(Measured):

@@ -1,7 +1,5 @@
 """Forks: the same again where nothing differs, exactly from the parent's state where something does."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -18,7 +16,6 @@ from labcore.runs.files.paths import START, run_folder
 from labcore.runs.fork import Branch, fork_spec, lineage
 from labcore.runs.spec.run_spec import RunSpec, make
 from labcore.runs.store.schema import runs
-from labcore.runs.store.store import Store
 from labcore.workers import training
 from labcore.workers.worker import drive
 from tests.llm.tools import TINIER
@@ -33,11 +30,6 @@ STEP = {"prompts_per_step": 4, "group_size": 4, "sequences_per_step": 8, "pairs_
 KINDS = {"llm": ("grpo", "sort", LLM), "maze": ("q_learning", "slippery", {"pace": 0}),
          "exact": ("rloo", "sorted", {"prompts_per_step": 4, "group_size": 4}),
          "cartpole": ("ppo", "CartPole-v1", POLE)}
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 @pytest.fixture(autouse=True)

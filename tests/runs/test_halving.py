@@ -1,7 +1,5 @@
 """The rule of early stopping, its words, and that Optuna says the same when it is asked again."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """A job's spec, its files and what becomes of it, without processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

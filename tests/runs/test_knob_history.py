@@ -2,8 +2,6 @@
 runs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

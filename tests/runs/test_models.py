@@ -1,7 +1,5 @@
 """Where the models of a run come from."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

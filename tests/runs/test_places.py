@@ -2,17 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from labcore.runs.places import going, holders, short, waiting_sentence
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from tests.words import says
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def create(store: Store, state: str = "") -> str:
@@ -58,8 +51,8 @@ def test_those_of_another_machine_hold_none_of_these_places(store):
     waiting = store.run(run_id)
     found = going(store, [waiting])
     assert [run.id for run in holders(waiting, found)] == [there]
-    assert waiting_sentence(waiting.message, found, lambda run: run.id) == (
-        f"waiting for a free place: {there} (running) holds it (RL_LAB_MAX_RUNS=1)")
+    said = waiting_sentence(waiting.message, found, lambda run: run.id)
+    assert says(said, "waiting", f"{there} (running)", "RL_LAB_MAX_RUNS=1")
     assert holders(waiting, [replace(run, host="elsewhere") for run in found]) == []
 
 

@@ -1,7 +1,5 @@
 """Which knobs of a run are worth a word; `tests/workers/test_training_controls.py` has the controls."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.runs.spec.run_spec import make

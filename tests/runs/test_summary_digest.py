@@ -35,11 +35,6 @@ def checked(store: Store, run_id: str) -> None:
 
 
 @pytest.fixture
-def store():
-    return Store()
-
-
-@pytest.fixture
 def stopped(store, monkeypatch):
     """A run of 100 steps that was stopped after 60, with a checkpoint of step 50 however slow the disk is."""
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 0)

@@ -1,7 +1,5 @@
 """Sweeps: what is made of values and seeds, and a group that is cancelled and resumed as one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,18 +10,12 @@ from labcore.runs import sweep as sweeps
 from labcore.runs.files import uploads
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store import changes
-from labcore.runs.store.store import Store
 from labcore.runs.sweep import cancel, grid, label, queue, resume, sweep
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.queries import counted
 from tests.runs import fake
 from tests.workers.tools import LIGHT, until
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def maze(steps: int = 20, **knobs):

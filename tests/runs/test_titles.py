@@ -15,11 +15,6 @@ from labcore.runs.store.store import Store
 from labcore.runs.titles import parent_title, title, titles, with_id, with_ids, with_titles
 
 
-@pytest.fixture
-def store():
-    return Store()
-
-
 def grpo(**knobs):
     return make(algorithm_key="grpo", task_key="sort", knobs=knobs)
 

@@ -1,20 +1,16 @@
 """What a run was made with: noted when it changes, and the code known by its content."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 
 import labcore
 from labcore.runs import versions
 from labcore.runs.files.paths import run_folder
-from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.runs import fake
 
 
-def test_versions_are_noted_once_and_again_when_they_change(monkeypatch):
-    store = Store()
+def test_versions_are_noted_once_and_again_when_they_change(monkeypatch, store):
     run_id = store.create(fake.grpo(5))
     drive(store, run_id, start=fake.start)
     [told] = versions.noted(run_folder(run_id))

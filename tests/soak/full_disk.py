@@ -4,8 +4,6 @@ The lab of a trial is on a disk of its own, of 16 MB, which is filled but for a 
 nobody may mount one, the files of the worker may suddenly grow no more.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import resource

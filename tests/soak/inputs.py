@@ -3,8 +3,6 @@
 A server imports torch and the lab once, and every input is answered in a fork of it.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import resource

@@ -1,7 +1,5 @@
 """Runs killed in mid-step in every way that a lab can end, resumed, and held against a twin that nothing disturbed."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

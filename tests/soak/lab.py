@@ -1,7 +1,5 @@
 """A lab without a page: starts the runs that its arguments describe in JSON, then waits until its input ends."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """Links that nobody's page ever wrote, opened on a live page: each is answered without a traceback."""
 
-from __future__ import annotations
-
 import random
 
 from tests.soak.hosts import Page

@@ -1,7 +1,5 @@
 """The store under load: many writers, one of them killed, and a reader that follows them."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

@@ -1,7 +1,5 @@
 """Bad inputs made up by chance: hostile words, and good files with something wrong in them."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A store on PostgreSQL into whose cells somebody wrote: it is read, or refused in a sentence."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

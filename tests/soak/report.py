@@ -1,7 +1,5 @@
 """What a soak saw: counts, and each failure with the command that repeats it."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections import Counter

@@ -1,7 +1,5 @@
 """The soak's own judgement: which answers are faults, that a seed makes the same inputs again, and the report."""
 
-from __future__ import annotations
-
 import os
 import random
 from multiprocessing import current_process

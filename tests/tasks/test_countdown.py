@@ -1,7 +1,5 @@
 """Countdown: every problem can be solved, and the verifier takes nothing for an expression that is none."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

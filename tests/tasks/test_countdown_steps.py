@@ -1,7 +1,5 @@
 """Beginnings of countdown's expressions: what can be reached is what some right expression begins with."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Small problems: their rewards by hand, and labels that are as sure as the rewards differ."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which task a file is for, by what it holds and by what is to learn from it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What the user's file holds, counted by hand."""
 
-from __future__ import annotations
-
 import json
 import random
 

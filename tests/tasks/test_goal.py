@@ -1,7 +1,5 @@
 """The sentence of every task with every loop: it has a subject, and an example that the task's own verifier accepts."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

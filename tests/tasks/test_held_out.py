@@ -1,7 +1,5 @@
 """What is held out of a user's file: by the prompts alone, never on both sides, and said where there is none."""
 
-from __future__ import annotations
-
 import json
 import random
 

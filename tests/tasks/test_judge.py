@@ -1,7 +1,5 @@
 """A judge behind a URL: what is sent, what replies mean, and what happens where it is slow, busy or talks nonsense."""
 
-from __future__ import annotations
-
 import json
 import math
 import threading
@@ -226,17 +224,14 @@ def test_an_address_that_cannot_be_is_said_in_words(word, match):
     assert "sk-1" not in str(refusal.value)
 
 
-def test_a_file_of_replies_that_is_none_is_said_in_words(serve):
+@pytest.mark.parametrize("folder", [True, False])
+def test_replies_that_cannot_be_read_or_kept_are_said_in_words(serve, folder):
     server = serve()
-    home().mkdir()
-    (home() / JUDGEMENTS).write_bytes(b"no database " * 999)
-    with pytest.raises(LabError, match=r"judgements\.db cannot be used .*: free some disk space, or move the file"):
-        Judge(server.url, "m").scores(PROBLEMS, TEXTS)
-
-
-def test_replies_that_cannot_be_kept_are_said_in_words(serve):
-    server = serve()
-    (home() / JUDGEMENTS).mkdir(parents=True)
+    if folder:
+        (home() / JUDGEMENTS).mkdir(parents=True)
+    else:
+        home().mkdir()
+        (home() / JUDGEMENTS).write_bytes(b"no database " * 999)
     with pytest.raises(LabError, match=r"judgements\.db cannot be used .*: free some disk space, or move"):
         Judge(server.url, "m").scores(PROBLEMS, TEXTS)
 

@@ -1,7 +1,5 @@
 """Labels: what somebody picked is a file of preferences, and the task's gold score picks with the task's noise."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.errors import LabError

@@ -1,7 +1,5 @@
 """The layouts of data files that people have, each as a row that its tool documents."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.errors import LabError

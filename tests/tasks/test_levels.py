@@ -1,7 +1,5 @@
 """Levels of prompts: drawn alike, read from files, and refused in words."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

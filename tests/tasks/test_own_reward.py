@@ -1,7 +1,5 @@
 """Reward functions of the user's own: where their files lie, what is offered, and their faults in a sentence."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.errors import LabError

@@ -1,7 +1,5 @@
 """Film reviews: a grammar that keeps itself, a gold score by hand, and labels that are as noisy as they say."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Functions of the user's own are called as TRL calls them, and what they return is checked in words."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Step labels of a file's rows, and tasks that judge beginnings of answers."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.errors import LabError

@@ -1,7 +1,5 @@
 """Shuffled epochs: no row twice before all were drawn, and two numbers to continue from."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,8 +1,6 @@
 """The client: it never waits, never raises, and needs nothing of the lab; what it sends survives what it can survive.
 """
 
-from __future__ import annotations
-
 import ast
 import errno
 import json

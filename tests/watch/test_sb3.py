@@ -1,8 +1,6 @@
 """The callback for Stable-Baselines3, with stand-ins of the two classes it derives from, and with the real ones where
 they are installed."""
 
-from __future__ import annotations
-
 import json
 import sys
 from types import ModuleType, SimpleNamespace

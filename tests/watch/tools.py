@@ -1,7 +1,5 @@
 """Lines of a watched run in files, and the store after the watcher has read them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,17 +1,9 @@
 """A store, checkpoints at the same steps on every machine, and sessions that break."""
 
-from __future__ import annotations
-
 import pytest
 
-from labcore.runs.store.store import Store
 from labcore.workers import training
 from tests.runs import fake
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 @pytest.fixture(autouse=True)

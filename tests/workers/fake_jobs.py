@@ -1,7 +1,5 @@
 """Jobs that take no time, fail, break, or never end."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

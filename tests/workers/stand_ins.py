@@ -1,7 +1,5 @@
 """Modules with what the lab calls of wandb 0.31 and trackio 0.43: `init` by these names, `Run.log`, `Run.finish`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Alerts: what the doctor finds reaches real programs, a real server and a file, once, and never harms the run."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The base model of a run: taught once, stopped and resumed with the run that waits for it."""
 
-from __future__ import annotations
-
 from filelock import FileLock
 
 from labcore.runs.files.paths import home

@@ -1,7 +1,5 @@
 """Jobs in real processes: asked of the launcher, done by forked or cold workers, killed in every way."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Early stopping by a process of its own: what it decides, what it asks for, and that no death changes a decision."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -15,7 +13,6 @@ from labcore.runs import sweep as sweeps
 from labcore.runs.halving import Halving, Rungs, lacks_optuna
 from labcore.runs.spec.session import Record
 from labcore.runs.store.schema import sweeps as sweeps_table
-from labcore.runs.store.store import Store
 from labcore.runs.sweep import grid, queue, resume, sweep, unjudged
 from labcore.workers import judge as module
 from labcore.workers.judge import Judge, Judging
@@ -30,11 +27,6 @@ pytestmark = pytest.mark.skipif(lacks_optuna(), reason="Optuna is not installed:
                                 "requirements-sweeps.txt")
 HOW = Halving("reward", 4, 3)
 REWARDS = (0.5, 0.4, 0.6, 0.55, 0.1, 0.58)
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Real processes: the launcher, its supervisor and its workers, killed in every way that a lab can end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

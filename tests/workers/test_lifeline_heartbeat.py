@@ -1,7 +1,5 @@
 """That a worker lives is seen while it has no step to show, and one whose run was taken from it ends."""
 
-from __future__ import annotations
-
 import os
 import platform
 import threading
@@ -16,6 +14,7 @@ from labcore.runs.store.rows import GOING
 from labcore.workers import lifeline
 from labcore.workers.worker import drive
 from tests.runs import fake
+from tests.words import says
 from tests.workers.test_base import with_sft
 from tests.workers.tools import run, until
 
@@ -82,8 +81,7 @@ def test_a_paused_worker_whose_run_was_taken_ends_and_leaves_all_to_its_successo
     taken(store, run_id)
     before = store.run(run_id)
     worker.join(10)
-    assert isinstance(worker.fault, NotOwner) and str(worker.fault) == (
-        f"The run {run_id} belongs to another process now (pid 4242 on far).")
+    assert isinstance(worker.fault, NotOwner) and says(worker.fault, run_id, "another process", "4242", "far")
     assert store.run(run_id) == before and reserve.exists() and checkpoint.steps(run_folder(run_id)) == steps
 
 
@@ -132,38 +130,30 @@ def test_a_run_whose_sft_was_taken_ends_in_words(store):
                 connection.exec_driver_sql(f"UPDATE lab_runs SET pid = 4242, host = 'far' WHERE id = '{who}'")
 
     assert drive(store, run_id, on_record=on_record, start=fake.start) == "failed"
-    assert store.run(run_id).message == f"The run {at_sft[0]} belongs to another process now (pid 4242 on far)."
+    assert says(store.run(run_id).message, at_sft[0], "another process", "4242", "far")
     assert store.run(at_sft[0]).state in GOING
 
 
-def test_a_pipe_that_ends_as_the_run_does_does_not_end_the_process(monkeypatch):
-    """The main thread may see the cut and leave before the timer has begun."""
+@pytest.mark.parametrize("within", [True, False], ids=["as the run ends", "after it"])
+def test_a_pipe_that_ends_when_the_run_does_does_not_end_the_process(monkeypatch, within):
+    """The main thread may see the cut and leave before the timer has begun; and a process may do something else after
+    a run, whose lifeline is over by then."""
     exits = []
     monkeypatch.setattr(lifeline, "GRACE_SECONDS", 0.0)
     monkeypatch.setattr(os, "_exit", exits.append)
     reading, writing = os.pipe()
-    monkeypatch.setattr(lifeline.Lifeline, "drop_soon", lambda held: held._over.set())
+    if within:
+        monkeypatch.setattr(lifeline.Lifeline, "drop_soon", lambda held: held._over.set())
     before = {*threading.enumerate()}
     with lifeline.Lifeline(reading) as held:
         watching, = {*threading.enumerate()} - before
+        if within:
+            os.close(writing)
+            watching.join(5)
+            held._timer.join(5)
+    if not within:
         os.close(writing)
         watching.join(5)
-        held._timer.join(5)
+        time.sleep(0.05)
     os.close(reading)
-    assert held.cut and not exits
-
-
-def test_a_pipe_that_ends_after_the_run_does_not_end_the_process(monkeypatch):
-    """A process may do something else after a run: its lifeline is over by then."""
-    exits = []
-    monkeypatch.setattr(lifeline, "GRACE_SECONDS", 0.0)
-    monkeypatch.setattr(os, "_exit", exits.append)
-    reading, writing = os.pipe()
-    before = {*threading.enumerate()}
-    with lifeline.Lifeline(reading) as held:
-        watching, = {*threading.enumerate()} - before
-    os.close(writing)
-    watching.join(5)
-    time.sleep(0.05)
-    os.close(reading)
-    assert not watching.is_alive() and not held.cut and not exits
+    assert not watching.is_alive() and held.cut == within and not exits

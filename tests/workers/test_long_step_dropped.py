@@ -1,7 +1,5 @@
 """A step that takes long is not waited for: it is dropped, and the run can be resumed from the one before."""
 
-from __future__ import annotations
-
 import os
 import platform
 import signal
@@ -58,8 +56,7 @@ def driven(store, run_id, ask) -> str:
 @pytest.mark.parametrize("state, ask", [
     ("interrupted", lambda store, run_id: os.kill(os.getpid(), signal.SIGTERM)),
     ("stopped", lambda store, run_id: store.ask(run_id, "stop"))], ids=["SIGTERM", "stop"])
-def test_a_run_ends_within_a_long_step_and_goes_on_from_the_last_whole_one(state, ask):
-    store = Store()
+def test_a_run_ends_within_a_long_step_and_goes_on_from_the_last_whole_one(state, ask, store):
     run_id = store.create(fake.grpo(5))
     begun = time.monotonic()
     assert driven(store, run_id, lambda: ask(store, run_id)) == state
@@ -72,9 +69,8 @@ def test_a_run_ends_within_a_long_step_and_goes_on_from_the_last_whole_one(state
     assert [step.step for step in store.steps_after(run_id)] == [1, 2, 3, 4, 5]
 
 
-def test_short_steps_are_whole():
+def test_short_steps_are_whole(store):
     """What ends by itself is not dropped: the checkpoint is that of the last step."""
-    store = Store()
     run_id = store.create(fake.grpo(500))
 
     def cut(_run, record, _seconds):
@@ -84,8 +80,7 @@ def test_short_steps_are_whole():
     assert store.run(run_id).step == 7 and "at step 7" in store.run(run_id).message
 
 
-def test_a_run_that_early_stopping_stops_within_a_step_keeps_its_reason_and_a_knob_that_was_moved():
-    store = Store()
+def test_a_run_that_early_stopping_stops_within_a_step_keeps_its_reason_and_a_knob_that_was_moved(store):
     run_id = store.create(fake.grpo(5))
 
     def ask():

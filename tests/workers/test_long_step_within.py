@@ -1,7 +1,5 @@
 """Stop and pause in the middle of a step of a real session, at whichever place that it reports: nothing is lost."""
 
-from __future__ import annotations
-
 import re
 import threading
 
@@ -117,9 +115,8 @@ def test_a_run_that_is_paused_at_any_place_waits_there_and_learns_the_same(name,
     assert learnt(store, run_id) == numbers, said[at]
 
 
-def test_while_it_waits_within_a_step_the_last_whole_one_is_saved():
+def test_while_it_waits_within_a_step_the_last_whole_one_is_saved(store):
     """A paused run can be forked, and is lost by no power cut."""
-    store = Store()
     run_id = store.create(run_of("grpo"))
     found = []
 

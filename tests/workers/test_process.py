@@ -1,7 +1,5 @@
 """The supervisor's process: begun ahead, it is taken once, by the lab on the same store."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

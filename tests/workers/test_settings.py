@@ -1,7 +1,5 @@
 """The table of settings: it is complete, the documentation has the same, and no secret is in it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The bases that come with the lab: named by the specs of today, made again by SFT, taken whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

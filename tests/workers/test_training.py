@@ -1,13 +1,10 @@
 """What a step leaves: numbers that are not finite, notes of the engine, and pictures of the steps to look at."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import run_folder
-from labcore.runs.store.store import Store
 from labcore.workers.pictures import finite
 from labcore.workers.worker import drive
 from tests.runs import fake
@@ -25,8 +22,7 @@ class Breaking(fake.FakeSession):
             yield record
 
 
-def test_a_metric_that_is_no_number_is_a_diverged_run_with_all_steps_before_it():
-    store = Store()
+def test_a_metric_that_is_no_number_is_a_diverged_run_with_all_steps_before_it(store):
     run_id = store.create(fake.grpo(10))
     assert drive(store, run_id, start=Breaking.start) == "diverged"
     assert "reward" in store.run(run_id).message and "step 6" in store.run(run_id).message
@@ -44,8 +40,7 @@ class Short(fake.FakeSession):
             yield replace(record, notes=("Micro-batches halved.",)) if record and record.step == 2 else record
 
 
-def test_what_the_engine_notes_of_a_step_is_an_event_of_it():
-    store = Store()
+def test_what_the_engine_notes_of_a_step_is_an_event_of_it(store):
     run_id = store.create(fake.grpo(3))
     assert drive(store, run_id, start=Short.start) == "finished"
     assert [(event.step, event.payload) for event in store.events_after(run_id) if event.kind == "note"] == [
@@ -62,8 +57,7 @@ class Dying(Short):
             yield record
 
 
-def test_a_step_that_is_made_again_has_its_notes_once():
-    store = Store()
+def test_a_step_that_is_made_again_has_its_notes_once(store):
     run_id = store.create(fake.grpo(3))
     drive(store, run_id, start=Dying.start)
     store.requeue(run_id)
@@ -79,8 +73,7 @@ class Seen(fake.FakeSession):
             yield replace(record, look=lambda step=record.step: ({"step": step}, None)) if record else record
 
 
-def test_the_steps_after_a_turned_knob_can_all_be_looked_at():
-    store = Store()
+def test_the_steps_after_a_turned_knob_can_all_be_looked_at(store):
     run_id = store.create(fake.grpo(12))
 
     def turn(_run, record, _seconds):

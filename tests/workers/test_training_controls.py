@@ -1,7 +1,5 @@
 """What is asked of a run that goes: knobs, each where it counts from; pause, single steps, resume and stop."""
 
-from __future__ import annotations
-
 import time
 
 from labcore.runs.files import checkpoints as checkpoint
@@ -10,6 +8,7 @@ from labcore.runs.knob_history import KnobHistory
 from labcore.runs.steering import Steering
 from labcore.workers import training
 from tests.runs import fake
+from tests.words import says
 from tests.workers.tools import Background, asker, kinds, knob_events, run, until
 
 # ---------------------------------------------------------------- knobs
@@ -111,7 +110,7 @@ def test_pause_single_step_resume_and_stop(store, monkeypatch):
     store.ask(run_id, "stop")
     worker.join(5)
     row = store.run(run_id)
-    assert (worker.state, row.state, row.message) == ("stopped", "stopped", f"The run was stopped at step {row.step}.")
+    assert (worker.state, row.state) == ("stopped", "stopped") and says(row.message, "stopped", f"step {row.step}")
     assert checkpoint.newest(run_folder(run_id))[0] == row.step
     assert kinds(store, run_id) == ["queued", "started", "paused", "stepped", "stepped", "knob", "resumed", "stopped"]
 

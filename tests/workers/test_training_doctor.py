@@ -1,7 +1,5 @@
 """What the doctor says while a run goes: real short runs that go wrong, and what is left in the store."""
 
-from __future__ import annotations
-
 from math import nan
 
 import pytest
@@ -27,8 +25,7 @@ def verdicts(store: Store, run_id: str) -> set[str]:
     (25, {"updates_per_batch": 1, "max_new_tokens": 2}, {"no_signal", "clip_cannot_act", "truncation"}),
     (15, {"learning_rate": 0.02}, {"step_too_big", "kl_runaway"}),
 ])
-def test_a_real_run_that_goes_wrong_is_told_so_by_its_events(steps, knobs, rules):
-    store = Store()
+def test_a_real_run_that_goes_wrong_is_told_so_by_its_events(steps, knobs, rules, store):
     run_id = store.create(make(algorithm_key="grpo", task_key="sort", steps=steps, knobs=SMALL | knobs))
     assert drive(store, run_id) == "finished"
     assert rules <= verdicts(store, run_id)
@@ -47,8 +44,7 @@ class Ill(fake.FakeSession):
                 yield Record(record.step, record.tokens, metrics)
 
 
-def test_a_verdict_is_logged_once_with_its_end_though_the_run_is_resumed():
-    store = Store()
+def test_a_verdict_is_logged_once_with_its_end_though_the_run_is_resumed(store):
     run_id = store.create(fake.grpo(100))
 
     def stop(_run, record, _seconds):
@@ -94,8 +90,7 @@ def test_a_loss_that_is_not_finite_is_a_finding_until_the_run_is_resumed(raises,
     assert holding(store.events_after(run_id)) == []
 
 
-def test_a_run_of_an_older_lab_is_told_what_holds_when_it_is_resumed(monkeypatch):
-    store = Store()
+def test_a_run_of_an_older_lab_is_told_what_holds_when_it_is_resumed(monkeypatch, store):
     run_id = store.create(fake.grpo(30))
 
     def stop(_run, record, _seconds):

@@ -4,8 +4,6 @@ The session itself is watched while it trains: which knobs it holds at each opti
 samples at each step. Nothing here reads an event: the page, the CSV, the fork, the capsule and the comparison do.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Long runs: what their workers keep so that pages open at once, and read of them when they are resumed."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.runs.files.paths import run_folder

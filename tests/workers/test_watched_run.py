@@ -1,8 +1,6 @@
 """Lines of a program become rows, events and samples: steps that repeat, numbers that are none, two programs at once.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from itertools import pairwise

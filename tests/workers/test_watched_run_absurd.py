@@ -1,8 +1,6 @@
 """Lines as no sane program writes them: each is said, and what came with it and after it is in the store, which can be
 read."""
 
-from __future__ import annotations
-
 import json
 import time
 

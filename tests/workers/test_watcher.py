@@ -1,7 +1,5 @@
 """The process that reads what programs send: started when something comes, killed, closed, taken up again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -10,7 +8,6 @@ import time
 from contextlib import suppress
 
 import psutil
-import pytest
 
 from labcore.errors import LabError
 from labcore.runs.store.store import Store
@@ -20,11 +17,6 @@ from labcore.workers import watcher
 from labcore.workers.watcher import Watcher, Watching
 from tests.watch.tools import begin, notes, numbers, rows, write
 from tests.workers.tools import until
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def reader() -> psutil.Process | None:

@@ -1,7 +1,5 @@
 """The worker: a run goes to its end, and one that was stopped or forked goes on from its checkpoint."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

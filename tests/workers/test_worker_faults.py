@@ -1,7 +1,5 @@
 """Every way in which a run can end before its time: it says what became of it, and loses no step."""
 
-from __future__ import annotations
-
 import errno
 import os
 import platform
@@ -88,8 +86,7 @@ def small_disk(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(shutil.which("mount") is None, reason="no mount here")
-def test_a_disk_that_is_full_to_the_last_page_still_gets_the_sentence(small_disk):
-    store = Store()
+def test_a_disk_that_is_full_to_the_last_page_still_gets_the_sentence(small_disk, store):
     run_id = store.create(fake.grpo(100_000))
     assert run(store, run_id) == "failed"
     row = store.run(run_id)

@@ -1,7 +1,5 @@
 """The worker with real sessions, a language model's and a maze's: killed in mid-run, they go on bit for bit."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -13,7 +11,6 @@ from pathlib import Path
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.run_spec import make
-from labcore.runs.store.store import Store
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.workers.tools import LIGHT, learnt, until
@@ -28,9 +25,8 @@ def without_later(run_id: str, step: int) -> None:
             shutil.rmtree(path)
 
 
-def test_a_killed_ppo_run_goes_on_bit_for_bit():
+def test_a_killed_ppo_run_goes_on_bit_for_bit(store):
     """PPO has the most to save: two networks, two optimizers, shuffled mini-batches, several updates per batch."""
-    store = Store()
     spec = make(algorithm_key="ppo", task_key="sort", steps=20, knobs={
         "sft_steps": 0, "prompts_per_step": 4, "max_new_tokens": 4})
     killed, whole = store.create(spec), store.create(spec)
@@ -61,9 +57,8 @@ def pictures(run_id) -> dict[str, dict]:
     return {path.name: json.loads(path.read_text()) for path in sorted((run_folder(run_id) / "samples").glob("step-*"))}
 
 
-def test_a_killed_maze_run_goes_on_bit_for_bit():
+def test_a_killed_maze_run_goes_on_bit_for_bit(store):
     """Through launcher, supervisor and worker, at a pace that one can watch; a knob is moved between two steps."""
-    store = Store()
     given = {"kind": "maze", "algorithm_key": "sarsa_lambda", "task_key": "slippery", "steps": 120, "seed": 4}
     lab = Launcher(store, LIGHT)
     try:

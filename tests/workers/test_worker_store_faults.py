@@ -4,8 +4,6 @@ The fault is what SQLite would raise, and it stays until it is mended, so that t
 either. Beside these, the same faults made for real: a small disk, another program's lock, a drive that is unplugged.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import platform

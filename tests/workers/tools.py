@@ -1,7 +1,5 @@
 """Runs driven in the test's own process, or beside it, and what they left behind."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -76,7 +76,8 @@ def _products(y: Tensor, *parts: nn.Module) -> Sequence[Tensor]:
     bias = gpu.joined(biases)
     if bias is None and any(each is not None for each in biases):
         return [part(y) for part in parts]
-    return torch.split(F.linear(y, weight, bias), [len(part.weight) for part in parts], -1)  # type: ignore[arg-type]
+    sizes = [len(part.weight) for part in parts]  # type: ignore[arg-type]  # `joined` found that each has one
+    return torch.split(F.linear(y, weight, bias), sizes, -1)
 
 
 def room(model: Network) -> dict[Tensor, Tensor]:

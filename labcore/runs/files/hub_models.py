@@ -141,7 +141,7 @@ def _complete(blob: Path, url: str, file: File, progress: _Progress) -> None:
         resumed = opened.tell()
         # Compressed, a part would not fit to the part that is there.
         headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
-        http_get(url, _Counted(opened, progress), resume_size=resumed,  # type: ignore[arg-type]
+        http_get(url, _Counted(opened, progress), resume_size=resumed,  # type: ignore[arg-type]  # it only writes
                  headers=headers, expected_size=file.size, tqdm_class=silent_tqdm)
     if resumed and len(blob.name) == _SHA256 and _sha256(partial) != blob.name:
         partial.unlink()

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from pkgutil import resolve_name
+from types import FrameType
 from typing import Any
 
 from labcore.watch import Watch
@@ -245,11 +246,11 @@ def described(trainer: Any, model: Any) -> dict[str, Any]:
 
 def _calling_trainer(callback: LabCallback) -> Any:
     """Return the trainer that calls the callback. Events do not name it, so it is searched in the stack."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         found = frame.f_locals.get("self")
         handler = getattr(found, "callback_handler", None)
         if callback in getattr(handler, "callbacks", ()):
             return found
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None

@@ -73,6 +73,6 @@ def _parameters(folder: Path) -> int:
 def _numbers(path: Path) -> int:
     try:
         with safe_open(path, framework="numpy") as file:
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (it is no mapping)
     except SafetensorError:  # a damaged file: the worker says so
         return 0

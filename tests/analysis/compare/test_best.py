@@ -1,7 +1,5 @@
 """Who is best of many settings, by each criterion, and how sure that is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -36,8 +34,7 @@ def test_the_best_mean_leads_and_what_seeds_could_have_dealt_is_a_tie():
     assert sum(stand.shares.values()) == pytest.approx(1)
 
 
-def test_the_least_is_best_where_lower_is_better():
-    store = Store()
+def test_the_least_is_best_where_lower_is_better(store):
     ids = [tools.stored(store, [0.5] * 3, seed=seed, beta=beta, kl=[beta + 0.01 * seed] * 3) for beta in (0.1, 0.2)
            for seed in range(3)]
     found = groups(load(store, ids))
@@ -57,8 +54,7 @@ def test_it_says_what_the_table_says():
     assert tuple(criteria(found, "reward")[:-1]) == table.verdicts, "the table judges by the same, in the same order"
 
 
-def test_runs_without_rows_are_left_out_and_nothing_at_all_is_said():
-    store = Store()
+def test_runs_without_rows_are_left_out_and_nothing_at_all_is_said(store):
     ids = [tools.stored(store, [0.5] * 3), tools.stored(store, [], state="running", seed=1),
            tools.stored(store, [], state="running", beta=0.3)]
     found = groups(load(store, ids))

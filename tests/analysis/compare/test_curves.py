@@ -103,8 +103,7 @@ def test_a_short_curve_is_drawn_row_by_row():
     assert drawn.x.tolist() == [1, 2, 4] and drawn.raw.tolist() == drawn.smooth.tolist() == [1, 2, 4]
 
 
-def test_a_trace_of_the_store():
-    store = Store()
+def test_a_trace_of_the_store(store):
     run_id = tools.stored(store, [0.1, 0.2, 0.3], changes=[(2, "beta", 0.5)])
     got = trace(store.run(run_id), store.steps_after(run_id), store.events_after(run_id))
     assert set(got.axes) == {"step", "tokens", "seconds", "updates"}  # no environment: no such axis

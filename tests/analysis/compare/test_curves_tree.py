@@ -61,8 +61,7 @@ def test_nothing_beyond_where_the_parent_ends():
     assert np.isfinite(apart[0]).tolist() == [True, True, False, False] and x[-1] == 5
 
 
-def test_the_difference_to_a_baseline_by_hand():
-    store = Store()
+def test_the_difference_to_a_baseline_by_hand(store):
     runs = [tools.stored(store, [level + 0.1 * seed] * 3, seed=seed, algorithm=algorithm)
             for algorithm, level in (("grpo", 0.5), ("rloo", 0.2)) for seed in range(3)]
     grpo, rloo = groups(load(store, runs))

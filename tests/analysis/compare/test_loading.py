@@ -8,14 +8,8 @@ from labcore.analysis.compare.loading import load
 from labcore.errors import LabError
 from labcore.runs.imports import imported
 from labcore.runs.store import changes
-from labcore.runs.store.store import Store
 from tests.analysis.compare import tools
 from tests.runs.imports.files import CHART, TRL
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def test_runs_are_loaded_by_name_wherever_they_are(store, tmp_path):
@@ -39,16 +33,14 @@ def test_runs_are_loaded_by_name_wherever_they_are(store, tmp_path):
         load(store, [own, own])
 
 
-def test_a_run_without_rows_can_be_loaded():
-    store = Store()
+def test_a_run_without_rows_can_be_loaded(store):
     run_id = tools.stored(store, [])
     for got in (load(store, [run_id])[0], load(store, [run_id], ["reward"])[0]):
         assert got.column("reward")[0].size == 0 and got.metrics == {}
 
 
-def test_columns_of_a_database_that_cannot_look_into_json():
+def test_columns_of_a_database_that_cannot_look_into_json(store):
     """Where SQLite picks the metrics out itself, others read whole rows: the same columns."""
-    store = Store()
     run_id = tools.stored(store, [0.1, 0.2], kl=[0.5, 0.25])
 
     class Other:

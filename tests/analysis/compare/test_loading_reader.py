@@ -58,8 +58,7 @@ def test_a_growing_run_is_what_the_store_says_and_read_once():
     assert store.asked == 4 and got.changes == ((3, "beta", 0.1),) and got.metrics["reward"].tolist()[-1] == 0.4
 
 
-def test_a_metric_asked_for_later_has_as_many_rows_as_the_others():
-    store = Store()
+def test_a_metric_asked_for_later_has_as_many_rows_as_the_others(store):
     run = tools.stored(store, [0.1, 0.2, 0.3], state="running", kl=[1.0, 2.0, 3.0])
     reader, row = Reader(store), store.run(run)
     reader.traces([row], ["reward"])
@@ -70,16 +69,14 @@ def test_a_metric_asked_for_later_has_as_many_rows_as_the_others():
     assert now.metrics["kl"].tolist() == [1, 2, 3, 4] and now.metrics["reward"].tolist() == [0.1, 0.2, 0.3, 0.4]
 
 
-def test_a_run_without_rows_and_one_without_the_metric():
-    store = Store()
+def test_a_run_without_rows_and_one_without_the_metric(store):
     empty, plain = tools.stored(store, [], state="running"), tools.stored(store, [0.5])
     traces = Reader(store).traces([store.run(empty), store.run(plain)], ["reward", "entropy"])
     assert traces[0].metrics == {} and traces[0].axes["step"].size == 0
     assert set(traces[1].metrics) == {"reward", "updates"}
 
 
-def test_an_imported_run_is_read_whole():
-    store = Store()
+def test_an_imported_run_is_read_whole(store):
     kept, = imported.keep(store, "log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
     trace, = Reader(Store()).traces([kept.id], [])
     assert trace.imported and trace.metrics["reward"].tolist() == [0.5, 0.75]
@@ -88,8 +85,7 @@ def test_an_imported_run_is_read_whole():
 
 
 @pytest.mark.parametrize("further", [0, 1], ids=["no step", "a step"])
-def test_a_run_that_went_on_and_stopped_again_shows_what_was_changed_meanwhile(further):
-    store = Store()
+def test_a_run_that_went_on_and_stopped_again_shows_what_was_changed_meanwhile(further, store):
     run = tools.stored(store, [0.1, 0.2, 0.3], state="stopped")
     reader = Reader(store)
     assert reader.traces([store.run(run)], ["reward"])[0].changes == ()
@@ -106,8 +102,7 @@ def test_a_run_that_went_on_and_stopped_again_shows_what_was_changed_meanwhile(f
 
 @pytest.mark.parametrize("away, words", [(Store.delete, "import its file"),
                                          (lambda store, name: store.trash([name]), "is in the trash: restore it")])
-def test_a_deleted_imported_run_is_not_read_from_what_was_kept(away, words):
-    store = Store()
+def test_a_deleted_imported_run_is_not_read_from_what_was_kept(away, words, store):
     kept, = imported.keep(store, "log.csv", b"step,reward\n1,0.5\n2,0.75\n", "TRL")
     reader = Reader(store)
     reader.traces([kept.id], [])
@@ -128,8 +123,7 @@ def test_no_more_runs_are_kept_than_said_own_and_imported(monkeypatch):
     assert store.asked == 4, "it was the oldest, so it was read again"
 
 
-def test_many_runs_are_asked_for_in_as_many_queries_as_few():
-    store = Store()
+def test_many_runs_are_asked_for_in_as_many_queries_as_few(store):
     rows = [store.run(tools.stored(store, [0.1, 0.2], kl=[0.5, place])) for place in range(6)]
     asked = []
     for some in (rows[:2], rows):

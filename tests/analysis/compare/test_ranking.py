@@ -1,7 +1,5 @@
 """The order of the settings of a large sweep, what each knob explains, and the values of runs that both rest on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -11,7 +9,6 @@ from labcore.analysis.compare.statistics import LAST
 from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from labcore.runs.store.rows import RunRow
-from labcore.runs.store.store import Store
 from labcore.runs.sweep import Sweep, grid
 from tests.queries import counted
 from tests.runs import fake
@@ -80,11 +77,6 @@ def test_several_algorithms_are_an_axis_and_a_knob_that_one_of_them_lacks_has_no
     first, second = axes(rows)
     assert (first.title, first.values) == ("Algorithm", ("PPO", "GRPO")) and second.values[-1] is None
     assert len(ranking(rows, [first, second], values(rows, lambda *_: 1.0), "reward")) == 3
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def run_with(store, logged) -> RunRow:

@@ -1,22 +1,14 @@
 """How a large sweep stands: by which metric, which runs count, and which settings are drawn."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.analysis.compare.ranking import Ends, offered, standing
 from labcore.runs import sweep
 from labcore.runs.halving import Halving
 from labcore.runs.spec.session import Record
-from labcore.runs.store.store import Store
 from tests.runs import fake
 
 BETAS = (0.0, 0.1, 0.2)
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def queued(store, early: Halving | None = None) -> str:

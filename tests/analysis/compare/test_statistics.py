@@ -1,13 +1,14 @@
-"""Statistics over seeds: numbers by hand, slow twins, and honesty about few seeds."""
+"""Statistics over seeds, the exact interval of a share, and shares of a variance: by hand and by enumeration."""
 
-from itertools import product
+from itertools import permutations, product
+from math import comb
 
 import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
 from labcore.analysis.compare import statistics
-from labcore.analysis.compare.statistics import Mean
+from labcore.analysis.compare.statistics import Mean, error_of, interval, noise, omega_squared, sums
 
 
 def slow_wins(a, b):
@@ -125,3 +126,85 @@ def test_a_band_is_scipy_s(count):
                        rng=np.random.default_rng(0)).confidence_interval
     _, low, high = statistics.band(values)
     np.testing.assert_allclose([low, high], [theirs.low, theirs.high], atol=1e-12)
+
+
+def tail(low: int, high: int, count: int, p: float) -> float:
+    return sum(comb(count, k) * p ** k * (1 - p) ** (count - k) for k in range(low, high + 1))
+
+
+@pytest.mark.parametrize("right, count", [(1, 2), (3, 7), (8, 10), (30, 64), (64, 64), (0, 5), (500, 1000)])
+def test_at_its_ends_the_found_count_is_as_rare_as_it_may_be(right, count):
+    low, high = interval(right, count)
+    assert low == 0 if right == 0 else tail(right, count, count, low) == pytest.approx(0.025, rel=1e-6)
+    assert high == 1 if right == count else tail(0, right, count, high) == pytest.approx(0.025, rel=1e-6)
+    assert low <= right / count <= high
+
+
+def test_numbers_from_the_tables():
+    """R: binom.test(9, 10)$conf.int; binom.test(0, 20)."""
+    assert interval(9, 10) == pytest.approx((0.5549839, 0.9974714), abs=1e-6)
+    assert interval(0, 20) == pytest.approx((0.0, 0.1684335), abs=1e-6)
+    mirrored = interval(1, 10)
+    assert (1 - mirrored[1], 1 - mirrored[0]) == pytest.approx(interval(9, 10))
+
+
+def test_what_is_no_share():
+    with pytest.raises(ValueError):
+        interval(3, 2)
+
+
+NOISE = (0.1, 0.5, 0.4, 0.9, 0.2, 0.7)  # six runs of which no knob explains anything
+
+
+def in_parts(values, size: int):
+    return [values[at:at + size] for at in range(0, len(values), size)]
+
+
+def test_sums_of_squares_and_their_degrees_of_freedom():
+    found = sums([[1, 3], [2, 4], [2]])  # the mean of all is 2.4
+    assert (found.total, found.of_total) == (pytest.approx(1.96 + 0.36 + 0.16 + 2.56 + 0.16), 4)
+    assert (found.within, found.of_within) == (pytest.approx(4.0), 2)
+    assert (found.between, found.of_between) == (pytest.approx(1.2), 2)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_pure_noise_is_all_between_seeds_and_no_knob_explains_it(size):
+    """However six numbers are dealt out to settings of two or three seeds: on average over all ways the share of seeds
+    is 1, where SSW / SST is (N - k) / (N - 1), 60 or 80 %; and SSB is what its degrees of freedom give it."""
+    ways = [in_parts(way, size) for way in permutations(NOISE)]
+    settings = len(NOISE) // size
+    assert np.mean([noise(way) for way in ways]) == pytest.approx(1)
+    plain = np.mean([sums(way).within / sums(way).total for way in ways])
+    assert plain == pytest.approx((6 - settings) / 5)
+    explained = [found.between - found.of_between * error_of(found, []) for found in map(sums, ways)]
+    assert np.mean(explained) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_knob_of_many_values_looks_no_stronger_than_one_of_few():
+    """Two seeds of each of 32 settings, of which none matters: η² grows with the values, ω² does not."""
+    shares, plain = [], []
+    for seed in range(400):
+        runs = np.random.default_rng(seed).normal(size=64)
+        settings = sums(runs.reshape(32, 2).tolist())
+        factors = [sums(runs.reshape(values, 64 // values).tolist()) for values in (2, 16)]
+        shares.append([omega_squared(factor, error_of(settings, factors)) for factor in factors])
+        plain.append([factor.between / factor.total for factor in factors])
+    few, many = np.mean(shares, 0)
+    assert np.mean(plain, 0) == pytest.approx([1 / 63, 15 / 63], abs=0.01)
+    assert few < 0.02 and many < 0.06  # not 0: what is below is cut off
+
+
+def test_without_seeds_what_the_knobs_leave_counts_as_noise():
+    """A 2 x 3 grid of one seed: y = a + b, and 0.6 more in one cell. Worked by hand."""
+    y = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.6]])  # mean 2.6, rows 1 and 4.2, columns 1.5, 2.5, 3.8
+    rows, columns = sums(y.tolist()), sums(y.T.tolist())
+    assert [rows.between, columns.between, rows.total] == pytest.approx([15.36, 5.32, 20.8])
+    error = error_of(sums([[value] for value in y.ravel()]), [rows, columns])
+    assert error == pytest.approx((20.8 - 15.36 - 5.32) / (5 - 1 - 2))
+    assert omega_squared(columns, error) == pytest.approx((5.32 - 2 * 0.06) / (20.8 + 0.06))
+    assert error_of(sums([[1.0], [2.0]]), [sums([[1.0], [2.0]])]) is None
+
+
+def test_what_does_not_differ_is_explained_by_nothing():
+    assert noise([[1, 1], [1, 1]]) == 0 and omega_squared(sums([[1, 1], [1, 1]]), 0.0) == 0
+    assert noise([[1], [2]]) is None and noise([]) is None

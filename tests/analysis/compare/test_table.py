@@ -53,8 +53,7 @@ def test_no_run_ends_better_than_its_best():
         assert row.best.mean >= row.final.mean - 1e-12
 
 
-def test_the_time_of_a_group_is_its_runs_mean_and_each_is_told():
-    store = Store()
+def test_the_time_of_a_group_is_its_runs_mean_and_each_is_told(store):
     runs = [tools.stored(store, [1] * 4, seed=seed, seconds=seconds) for seed, seconds in enumerate((2, 1, 1))]
     (row,) = of(*runs).rows
     assert row.durations == (8, 4, 4) and row.seconds.mean == pytest.approx(16 / 3)
@@ -81,9 +80,8 @@ def test_a_metric_of_few_rows_is_judged_over_the_same_steps():
     assert now_and_then.final.mean >= each.final.mean
 
 
-def test_at_equal_tokens_updates_and_seconds_by_hand():
+def test_at_equal_tokens_updates_and_seconds_by_hand(store):
     """B makes fewer, larger and slower steps; it wins at the end, A at equal tokens."""
-    store = Store()
     a = tools.stored(store, np.linspace(0.1, 2.0, 20), tokens=100, seconds=1.0)  # to 2,000 tokens and 20 s
     b = tools.stored(store, np.linspace(0.3, 3.0, 10), tokens=1000, seconds=4.0, algorithm="rloo")  # 10,000, 40 s
     got = of(a, b)
@@ -103,8 +101,7 @@ def test_an_axis_that_one_run_does_not_have_is_not_compared():
     assert table.compare([a, late]).equal == {}  # its first row lies beyond the other's last
 
 
-def test_runs_that_differ_by_their_seed_are_one_group():
-    store = Store()
+def test_runs_that_differ_by_their_seed_are_one_group(store):
     runs = [tools.stored(store, [reward] * 6, seed=seed) for seed, reward in ((2, 0.4), (0, 0.2), (1, 0.6))]
     other = tools.stored(store, [0.9] * 6, beta=0.5)
     got = of(*runs, other)
@@ -115,8 +112,7 @@ def test_runs_that_differ_by_their_seed_are_one_group():
     assert got.config == {"beta": (0.04, 0.5)}
 
 
-def test_the_settings_that_differ_and_only_they():
-    store = Store()
+def test_the_settings_that_differ_and_only_they(store):
     a, b = tools.stored(store, [1] * 3, seed=0), tools.stored(store, [1] * 3, seed=1, algorithm="ppo")
     config = of(a, b).config
     assert config["algorithm"] == ("grpo", "ppo") and config["group_size"] == (8, 1)
@@ -127,8 +123,7 @@ def test_the_settings_that_differ_and_only_they():
     assert of(a).config == {}
 
 
-def test_a_knob_changed_mid_run_is_another_setting():
-    store = Store()
+def test_a_knob_changed_mid_run_is_another_setting(store):
     plain, moved = tools.stored(store, [1] * 3), tools.stored(store, [2] * 3, seed=1, changes=[(1, "beta", 0.5)])
     got = of(plain, moved)
     assert len(got.rows) == 2 and got.config == {"changed mid-run": (None, [("beta", 0.5, 1)])}
@@ -152,16 +147,14 @@ def test_where_runs_were_computed_parts_no_group_and_names_none():
     assert got == {"device": ("auto, cpu", "auto"), "steps": (200, 40), "threads": ("1, 4", 2)}
 
 
-def test_forks_of_one_setting_computed_elsewhere_are_seeds_of_one_setting():
-    store = Store()
+def test_forks_of_one_setting_computed_elsewhere_are_seeds_of_one_setting(store):
     above = [store.create(make(algorithm_key="grpo", task_key="sort", seed=seed, threads=1 + seed), mine=True)
              for seed in range(2)]
     children = [tools.stored(store, [1.0] * 3, seed=seed, parent=(run, 4)) for seed, run in enumerate(above)]
     assert [row.runs for row in of(*children, store=store).rows] == [tuple(children)]
 
 
-def test_forks_of_seeds_of_one_setting_are_seeds_of_one_setting():
-    store = Store()
+def test_forks_of_seeds_of_one_setting_are_seeds_of_one_setting(store):
     above = [tools.stored(store, [1.0] * 6, seed=seed) for seed in range(2)]
     other = tools.stored(store, [1.0] * 6, beta=0.5)
     children = [tools.stored(store, [2.0 + index] * 3, seed=index, parent=(run, 4))
@@ -175,9 +168,8 @@ def test_forks_of_seeds_of_one_setting_are_seeds_of_one_setting():
     assert len(of(*children, store=store).rows) == 3  # nobody knows any more what that one began from
 
 
-def test_forks_share_an_origin_where_their_parents_did_the_same_up_to_there():
+def test_forks_share_an_origin_where_their_parents_did_the_same_up_to_there(store):
     """A knob moved after step 4 counts from step 5 on, which a fork at step 4 has not seen."""
-    store = Store()
     plain, before, after = (tools.stored(store, [1.0] * 6, seed=seed, changes=changes) for seed, changes in enumerate(
         ([], [(3, "beta", 0.5)], [(4, "beta", 0.5)])))
     children = [tools.stored(store, [1.0] * 3, seed=seed, parent=(run, 4))
@@ -197,8 +189,7 @@ def test_runs_of_other_kinds_with_an_algorithm_of_the_same_name_are_told_apart_b
         "PPO task sort, beta 0.5", "PPO task sort, beta 0.02", "PPO task CartPole-v1", "PPO task cliff"]
 
 
-def test_a_seed_that_ran_twice_counts_once():
-    store = Store()
+def test_a_seed_that_ran_twice_counts_once(store):
     short, long = tools.stored(store, [0.1] * 2), tools.stored(store, [0.1] * 5)
     got = of(short, long, tools.stored(store, [0.5] * 5, seed=1))
     assert got.rows[0].runs[0] == long and got.rows[0].seeds == 2
@@ -206,8 +197,7 @@ def test_a_seed_that_ran_twice_counts_once():
     assert of(long, short).rows[0].runs == of(short, long).rows[0].runs == (long,)
 
 
-def test_against_a_baseline():
-    store = Store()
+def test_against_a_baseline(store):
     good = [tools.stored(store, [0.9 + 0.01 * seed] * 6, seed=seed) for seed in range(3)]
     bad = [tools.stored(store, [0.1 + 0.01 * seed] * 6, seed=seed, algorithm="rloo") for seed in range(3)]
     got = of(*good, *bad, baseline=bad[1])
@@ -221,8 +211,7 @@ def test_against_a_baseline():
         of(*good, baseline="nobody")
 
 
-def test_the_leader_is_the_better_one_and_ties_are_not_beaten():
-    store = Store()
+def test_the_leader_is_the_better_one_and_ties_are_not_beaten(store):
     far = [tools.stored(store, [1.0] * 6, seed=seed, kl=[0.8 + 0.01 * seed] * 6) for seed in range(3)]
     near = [tools.stored(store, [1.0] * 6, seed=seed, kl=[0.1 + 0.01 * seed] * 6, algorithm="rloo")
             for seed in range(3)]
@@ -231,8 +220,7 @@ def test_the_leader_is_the_better_one_and_ties_are_not_beaten():
     assert of(*far, *near, *alike, metric="kl").leaders[FINAL] == ("RLOO", ("GRPO",))  # PPO is a tie
 
 
-def test_a_duel_seen_from_the_other_side():
-    store = Store()
+def test_a_duel_seen_from_the_other_side(store):
     a = [tools.stored(store, [reward] * 6, seed=seed) for seed, reward in enumerate((0.1, 0.5, 0.9, 0.4))]
     b = [tools.stored(store, [reward] * 6, seed=seed, algorithm="rloo") for seed, reward in enumerate((0.3, 0.8, 0.9))]
     comparisons = of(*a, *b).comparisons[FINAL]
@@ -241,8 +229,7 @@ def test_a_duel_seen_from_the_other_side():
     assert one.p == pytest.approx(4.5 / 12) and one.verdict == other.verdict == "tie" and one.p_value == other.p_value
 
 
-def test_what_a_reader_must_know():
-    store = Store()
+def test_what_a_reader_must_know(store):
     a = [tools.stored(store, [0.9 + 0.01 * seed] * 20, seed=seed, tokens=999) for seed in range(3)]
     worse = np.append(np.full(10, 0.1), np.full(10, 0.5))
     b = [tools.stored(store, worse + 0.01 * seed, seed=seed, tokens=999, algorithm="rloo") for seed in range(3)]
@@ -274,8 +261,7 @@ def test_nothing_to_compare():
         of(tools.stored(Store(), []))
 
 
-def test_the_table_is_plain_data_and_can_be_narrowed():
-    store = Store()
+def test_the_table_is_plain_data_and_can_be_narrowed(store):
     got = of(tools.stored(store, [1] * 6), tools.stored(store, [2] * 6, algorithm="rloo"))
     assert json.loads(json.dumps(got.to_json(), allow_nan=False))["equal"] == {"updates": 6, "tokens": 600,
                                                                                "seconds": 6}

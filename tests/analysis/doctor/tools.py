@@ -1,7 +1,5 @@
 """Rows of made-up runs, and what the doctor finds in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from labcore.analysis.doctor.doctor import course

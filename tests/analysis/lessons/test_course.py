@@ -1,7 +1,5 @@
 """From a prediction to a verdict through the store, as the page does it; and progress that survives a restart."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

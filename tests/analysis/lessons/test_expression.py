@@ -1,7 +1,5 @@
 """The language of a check: what it computes, and that nothing else gets through."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -2,8 +2,6 @@
 and its first steps log all that it reads. Runs that several lessons make alike are made once. Sessions are driven
 directly: no store, no files of a run."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """The verdict: Student's interval over seeds, sides, equality, and what and, or, not make of a part not known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

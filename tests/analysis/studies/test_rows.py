@@ -1,7 +1,5 @@
 """Every study can be run and priced, finds its runs again, and comes to the verdict that its runs' numbers give."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """From an interval to a verdict: claims that agree, disagree or stay open."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

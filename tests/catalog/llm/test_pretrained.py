@@ -1,7 +1,5 @@
 """Defaults for pretrained weights: TRL's own numbers, each with a source, and runs that can be started as they are."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.catalog.llm.algorithms import ALGORITHMS

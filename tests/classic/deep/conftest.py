@@ -1,7 +1,5 @@
 """Reference numbers, and small sessions of every method."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Gaussian policies: golden numbers of Stable-Baselines3, and the same questions answered as by a few actions."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Checkpoints that act: what a maze's tables and a network earn, the best and the newest, and broken folders."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """What is logged of an update, by hand: three steps of two actions."""
 
-from __future__ import annotations
-
 from math import log
 
 import pytest

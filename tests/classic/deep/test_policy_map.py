@@ -1,7 +1,5 @@
 """The picture of a policy over a plane: what the networks say at each of its places."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

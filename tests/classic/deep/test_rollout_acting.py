@@ -1,7 +1,5 @@
 """Acting, and what it leaves behind: which random numbers choose, where episodes begin and end, what they return."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

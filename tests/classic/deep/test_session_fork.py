@@ -1,7 +1,5 @@
 """The fork of a deep session: with common random numbers it is its parent over again, else it differs."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Running moments of observations and rewards: golden numbers of VecNormalize."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

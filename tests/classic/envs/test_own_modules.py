@@ -1,7 +1,5 @@
 """Environments in the user's own modules: imported where the owner of the lab says so, and nowhere else."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

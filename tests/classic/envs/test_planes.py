@@ -1,7 +1,5 @@
 """Planes of observations: every place is where its observation lies, and observations fit their world."""
 
-from __future__ import annotations
-
 import gymnasium as gym
 import numpy as np
 import pytest

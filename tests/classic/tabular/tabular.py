@@ -1,7 +1,5 @@
 """Sessions in a maze at full speed, and the methods by the way they learn."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.catalog.maze import ALGORITHMS

@@ -1,7 +1,5 @@
 """Every method learns in its mazes what they are there to show, and is measured against the exact values."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Pictures and tables of a run in a maze: what is written out adds up, and nothing is lost or drawn too often."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

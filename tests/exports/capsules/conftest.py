@@ -1,7 +1,5 @@
 """A store, and a capsule in it to read."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -10,11 +8,6 @@ import pytest
 from labcore.exports.capsules import packing
 from labcore.runs.store.store import Store
 from tests.exports.capsules.tools import faked
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 @pytest.fixture(scope="session")

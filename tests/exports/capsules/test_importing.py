@@ -1,7 +1,5 @@
 """A capsule becomes a run like any other, in its own lab or another one."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -27,6 +25,7 @@ from labcore.runs.store.store import Store
 from labcore.runs.titles import with_titles
 from labcore.workers.worker import drive
 from tests.exports.capsules.tools import SMALL, maze, ran, sealed
+from tests.words import says
 
 
 @pytest.fixture
@@ -105,8 +104,7 @@ def test_a_name_that_is_taken(store, tmp_path):
     assert second != run_id and second.startswith("q_learning-corridors-")
     assert store.steps_after(second) == store.steps_after(run_id)
     assert store.run(run_id).tags == ()
-    assert with_titles(store.run(second).message, lambda: store) == (
-        f"Imported from run.zip. Its id {run_id} was taken here, so it has a new one.")
+    assert says(with_titles(store.run(second).message, lambda: store), "run.zip", run_id, "taken", "new one")
 
 
 def test_a_name_that_no_run_may_have(store, packed):
@@ -121,8 +119,8 @@ def test_a_name_of_a_model_that_comes_with_the_lab(capsys, packed, name):
     assert main(["import", str(sealed(packed, run=name))]) == 0
     printed = capsys.readouterr()
     run_id = printed.out.strip()
-    assert run_id.startswith("grpo-sort-") and Store().run(run_id).message == (
-        f"Imported from {packed.name}. Its id {name} was taken here, so it has a new one.")
+    assert run_id.startswith("grpo-sort-")
+    assert says(Store().run(run_id).message, packed.name, name, "taken", "new one")
     assert printed.err.startswith("labcore: GRPO sort #1: Imported from ") and "it has a new one." in printed.err
 
 

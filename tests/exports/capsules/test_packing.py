@@ -1,7 +1,5 @@
 """Run capsules as they are written: complete, and without a trace of the user's folders."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Run capsules from anybody: never believed before they are checked, and refused in a sentence."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

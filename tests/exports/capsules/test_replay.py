@@ -1,7 +1,5 @@
 """Replays: every kind of run comes out the same bit for bit, and what does not is found and told."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -1,7 +1,5 @@
 """Runs to pack, and capsules packed again as somebody else might have."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Plans of every algorithm, and a folder with a model that knows the letters of the built-in tasks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs on instruct models, taken further: rows as the lab reads them, written by the model's own template."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

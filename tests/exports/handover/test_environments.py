@@ -1,7 +1,5 @@
 """The environment in a script for another tool: it plays as the lab's does, whoever wrote it."""
 
-from __future__ import annotations
-
 import json
 import random
 

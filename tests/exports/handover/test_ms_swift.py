@@ -4,8 +4,6 @@
 `test_tools_own_parsers.py`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import runpy

@@ -1,7 +1,5 @@
 """No knob is dropped in silence: in every tool it has a setting, is done by itself, or is said to be missing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -15,7 +13,6 @@ from labcore.exports.handover import plan as plans_module
 from labcore.exports.handover.plan import UNKNOWN, Plan, plan_of
 from labcore.exports.handover.tools import TOOLS, tool
 from labcore.runs.spec.run_spec import knobs_of, make
-from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.exports.handover.conftest import plan
 from tests.runs import fake
@@ -160,8 +157,7 @@ def test_a_knob_that_no_rule_knows_is_said_to_be_unknown():
     assert line.unsupported and "nothing is known" in line.note
 
 
-def test_values_are_those_at_the_end_of_the_run(tmp_path):
-    store = Store()
+def test_values_are_those_at_the_end_of_the_run(tmp_path, store):
     run_id = store.create(fake.grpo(10))
     store.ask(run_id, "set", {"knob": "beta", "value": 0.3})
     drive(store, run_id, start=fake.start)
@@ -170,8 +166,7 @@ def test_values_are_those_at_the_end_of_the_run(tmp_path):
     assert "beta=0.3," in tool("trl").script(found)
 
 
-def test_what_cannot_be_taken_further_is_told():
-    store = Store()
+def test_what_cannot_be_taken_further_is_told(store):
     run_id = store.create(make(kind="maze", algorithm_key="q_learning", task_key="corridors"))
     with pytest.raises(LabError, match="not a run of a language model"):
         plan_of(store, run_id)

@@ -1,7 +1,5 @@
 """The scripts for verl and OpenRLHF, really run by bash: all but the trainer itself, whose words are checked."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

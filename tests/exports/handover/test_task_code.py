@@ -1,7 +1,5 @@
 """The code that the scripts bring: the same kinds of prompts, and exactly the lab's verdicts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

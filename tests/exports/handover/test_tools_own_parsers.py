@@ -6,8 +6,6 @@ None needs a GPU; where a tool is not installed the test is skipped, and `test_s
 with what that version published (`tests/golden`).
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The script for TRL: its settings are the run's, and TRL really trains with it (where it is installed)."""
 
-from __future__ import annotations
-
 import ast
 import json
 import runpy

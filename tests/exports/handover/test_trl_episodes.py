@@ -1,7 +1,5 @@
 """The rollout of the script for TRL: its tokens and its mask are those of the lab's own episodes."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import nullcontext
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Online and preference rows on a problem of seven completions, with a policy that has left its reference."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The estimator bench: what is asked of it, that it is the same twice, and that it finds what is known to be there."""
 
-from __future__ import annotations
-
 import csv
 import json
 from unittest.mock import patch

@@ -3,8 +3,6 @@
 The problem has seven completions, a batch two of them, and the gradient of each batch is taken by the loop's own code.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 All cases are unbiased on policy: leave-one-out advantages, sums over tokens, no KL. docs/estimators.md has the table.
 """
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Every completion once, and of each the log-probability that the sampler's own path would give it."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The sentences on why a mean gradient is not ∇J: each choice has its own, and the enumeration agrees with them."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.llm.exact.reasons import reasons

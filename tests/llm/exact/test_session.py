@@ -1,7 +1,5 @@
 """The kind exact: every row beside its truth, the same run bit for bit, and DPO and RLHF on the way to one optimum."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The optimum as a teacher: it is π*, and the mean gradients of distillation from it are exact ones."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

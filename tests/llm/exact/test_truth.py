@@ -1,7 +1,5 @@
 """The exact values against numbers worked by hand, a slow twin, and what must hold of an optimum."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

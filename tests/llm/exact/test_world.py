@@ -1,7 +1,5 @@
 """The objective that the bench compares with: J − β KL at the β in force, wherever the run places its KL."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

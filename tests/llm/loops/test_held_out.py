@@ -1,7 +1,5 @@
 """Measuring on held-out rows: it moves nothing of the run, and says what is true of the policy after the step."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The online loop: what it logs, when it yields, when a knob counts, and how it says that it diverged."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from math import isfinite

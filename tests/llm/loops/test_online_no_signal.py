@@ -1,7 +1,5 @@
 """Rounding is no signal: where all rewards are equal and the policy is the reference, nothing is learnt."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """DPO: pairs made by the verifier or brought by the user, the start at ln 2, and what is learnt from them."""
 
-from __future__ import annotations
-
 import json
 from math import isfinite, log
 

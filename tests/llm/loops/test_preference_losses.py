@@ -1,7 +1,5 @@
 """All rows that learn from pairs, and all their losses: without a reference, with an answer, of single completions."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from math import isfinite

@@ -1,8 +1,6 @@
 """The process reward model's loop: the loss and the gradient are those of transformers' token classification on TRL's
 labels, and held-out answers are never learnt from."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """The reward model's loop: the score is at the last token, held-out pairs are never learnt from."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

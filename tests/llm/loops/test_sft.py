@@ -1,7 +1,5 @@
 """SFT: the cross-entropy of the answers, learnt until the sampled exact match is good enough."""
 
-from __future__ import annotations
-
 from math import isfinite
 
 import pytest
@@ -17,6 +15,7 @@ from labcore.llm.evaluation import Evaluation
 from labcore.llm.loops import sft
 from labcore.tasks.task import Problem
 from tests.llm.tools import records, session, shake, weights
+from tests.words import says
 
 
 def scripted(monkeypatch, exact):
@@ -30,7 +29,7 @@ def test_it_stops_at_the_target_and_a_resume_does_not_go_past_it(monkeypatch, tm
     scripted(monkeypatch, [0.0, 0.3, 0.5, 0.9])
     started = session("sft", steps=50, sft_target=0.5, eval_every=2)
     assert [record.step for record in records(started)] == [1, 2, 3, 4]  # measured at 1, 2 and 4
-    assert started.finished_because == "reached the SFT target: exact match 0.50"
+    assert says(started.finished_because, "target", "exact match 0.50")
     started.save(tmp_path)
     resumed = session("sft", steps=50, sft_target=0.5, eval_every=2, resume=tmp_path)
     assert records(resumed) == [] and resumed.finished_because == started.finished_because

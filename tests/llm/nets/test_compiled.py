@@ -1,7 +1,5 @@
 """A compiled update is the plain one, and compiles nothing anew for another length."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

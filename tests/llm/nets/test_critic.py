@@ -1,7 +1,5 @@
 """The critic: the policy's trunk with a number per position, zero at first, and its own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

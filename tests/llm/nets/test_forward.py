@@ -1,7 +1,5 @@
 """Each prompt computed once, with padding and with gradient, gives what every row run whole and alone gives."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,8 +1,6 @@
 """Whichever way a batch is run, whole or with its logits in chunks, with all layers kept or computed again: what is
 measured of each token, and every gradient, is that of the plain pass."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

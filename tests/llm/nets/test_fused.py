@@ -1,8 +1,6 @@
 """The lab's layers for a GPU, on a processor by torch: rows side by side are the plain pass, and which models they fit.
 Their steps of decoding are tested with `StaticDecoder`, their kernels in `tests/cuda`."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import operator

@@ -1,7 +1,5 @@
 """Passes over large batches report each layer, forward and backward, and stay the same numbers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

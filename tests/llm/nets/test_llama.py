@@ -1,7 +1,5 @@
 """Our own equations of Llama give what transformers' classes give: outputs, gradients and samples."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2Config

@@ -1,7 +1,5 @@
 """Every form of attention is one and the same: outputs and gradients, whether or not the keys fill a vector."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """LoRA: what is learnt is the adapter alone, the reference is the base bit for bit, and what does not fit is said."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shutil

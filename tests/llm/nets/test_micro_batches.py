@@ -1,7 +1,5 @@
 """A batch cut for memory: every row once, groups whole, the same gradient and metrics however it is cut."""
 
-from __future__ import annotations
-
 import weakref
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The geometric mixture of two models: its distribution, whatever keeps their caches, and its limits."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

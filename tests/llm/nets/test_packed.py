@@ -1,7 +1,5 @@
 """All completions of a prompt in one row give what every row run whole gives, with padding and with gradient."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen3Config

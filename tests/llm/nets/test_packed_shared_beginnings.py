@@ -1,7 +1,5 @@
 """Completions that begin alike share these tokens in their row, and outputs and gradients stay those of whole rows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The softmax table: a distribution of its own for every prefix, as a Hugging Face folder without code."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """An update from the sampler's products gives what an update by its own products gives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A teacher by its name: what it may be, and how it is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.catalog.llm.algorithms import ALGORITHMS

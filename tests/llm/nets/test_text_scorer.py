@@ -1,7 +1,5 @@
 """A published reward model: its own tokenizer and template, the score at the last token, and folders that are none."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Published process reward models: both layouts beside transformers itself, and folders that score no steps."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

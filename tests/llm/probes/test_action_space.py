@@ -1,7 +1,5 @@
 """The mass of the likeliest tokens: of distributions made by hand, its mean and interval, and of a model's own."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import numpy as np

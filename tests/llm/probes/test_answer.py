@@ -1,7 +1,5 @@
 """Answers token by token, and the same questions for many models."""
 
-from __future__ import annotations
-
 import math
 from unittest.mock import patch
 

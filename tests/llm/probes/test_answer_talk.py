@@ -1,7 +1,5 @@
 """The Playground's models read a conversation through their template, as they were trained on it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Best of n: the order of the answers, the scores of their steps, and what cannot be ranked."""
 
-from __future__ import annotations
-
 import math
 import shutil
 

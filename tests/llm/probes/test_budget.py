@@ -1,7 +1,5 @@
 """Probes take a tenth of a run's time at most, whatever a step costs, and no metric depends on them."""
 
-from __future__ import annotations
-
 import time
 from importlib import import_module
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Data as a model reads it: every layout and tokenizer, with nothing of a row lost on the way."""
 
-from __future__ import annotations
-
 import json
 import random
 
@@ -23,6 +21,7 @@ from labcore.tasks.task import Problem, Turn
 from tests.llm.chat_model import chat_folder
 from tests.llm.tokenizers import CHATML, GEMMA, THINKING, Model, byte_level, sentencepiece
 from tests.tasks.test_layouts import ROWS, turn
+from tests.words import says
 
 TOKENIZERS = {"chatml": byte_level(), "BOS": byte_level(None, bos=True), "gemma": byte_level(GEMMA, bos=True),
               "thinking": byte_level(THINKING), "sentencepiece": sentencepiece(CHATML)}
@@ -163,7 +162,8 @@ def test_what_a_file_holds_is_counted(previewed, folder):
             {"prompt": "9" * 300, "answer": "1"}]
     result = previewed(rows, folder(TOKENIZERS["chatml"]), verifier="numeric")
     assert (result["repeated"], result["disagreeing"], result["fits"]) == (1, 1, "math")
-    assert result["out_of_order"] == {"count": 1, "lines": [4], "why": "turn 2 is by the user, after the user"}
+    assert (result["out_of_order"]["count"], result["out_of_order"]["lines"]) == (1, [4])
+    assert says(result["out_of_order"]["why"], "turn 2", "user", "after the user")
     assert result["left_out"]["lines"] == [5] and result["long"]["lines"] == [6] and result["long"]["longest"] > 300
     assert result["unjudged"]["lines"] == [3] and "whole plain number" in result["unjudged"]["why"]
     assert [name for name, _, _ in result["layouts"]] == ["prompt and answer", "GSM8K: question and answer",

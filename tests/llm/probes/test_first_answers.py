@@ -1,7 +1,5 @@
 """A few prompts of the user's file, answered before the run."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The next token's distribution: by the model's own forward pass, and its entropy at each temperature."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import pytest

@@ -1,7 +1,5 @@
 """One batch, many algorithms: exactly what the training loop makes of it, for every online row of the catalog."""
 
-from __future__ import annotations
-
 import copy
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pairs to label: different completions of one prompt, from a checkpoint, a base, or the task itself."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import pytest

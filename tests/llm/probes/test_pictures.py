@@ -1,7 +1,5 @@
 """Pictures are made beside a loop: the loop alone learns the same, and a look is one of its own step."""
 
-from __future__ import annotations
-
 from pkgutil import resolve_name
 
 import pytest

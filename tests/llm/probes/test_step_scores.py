@@ -1,7 +1,5 @@
 """The scores of steps in the samples of a run: at tokens, and as steps of the watched prompts' answers."""
 
-from __future__ import annotations
-
 import torch
 
 from labcore.llm.probes.step_scores import as_steps, at_tokens

@@ -1,7 +1,5 @@
 """What a step's samples say of its updates: true to hand numbers and to autograd, and of the update it claims."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What one optimizer step does to reward and KL, by the two estimates of `labcore.llm.probes.trial`."""
 
-from __future__ import annotations
-
 import copy
 import math
 

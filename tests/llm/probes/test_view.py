@@ -1,7 +1,5 @@
 """What is shown of a step is true, is plain JSON, and changes nothing of what is learnt."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Watched prompts: their probabilities are those of a direct forward pass, and watching changes nothing of a run."""
 
-from __future__ import annotations
-
 import json
 import math
 

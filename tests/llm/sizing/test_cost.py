@@ -1,7 +1,5 @@
 """The table of what algorithms cost, from what was counted and measured."""
 
-from __future__ import annotations
-
 from labcore.llm.sizing import cost
 from labcore.runs import jobs
 from labcore.runs.spec.run_spec import make

@@ -1,7 +1,5 @@
 """Whether a run fits into the memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What a run will need of the memory: each formula by hand numbers, and the phases."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

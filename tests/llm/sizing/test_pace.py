@@ -1,7 +1,5 @@
 """How fast this machine makes steps."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import replace
 from types import SimpleNamespace

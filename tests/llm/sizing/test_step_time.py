@@ -1,7 +1,5 @@
 """How long a step takes, by hand, and what is proposed where that is long."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

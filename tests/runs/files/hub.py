@@ -1,7 +1,5 @@
 """A Hugging Face hub on this machine: datasets and models by their files, or the answers of one that refuses."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

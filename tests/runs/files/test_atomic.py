@@ -1,7 +1,5 @@
 """Files and folders are complete or not there, whoever writes at the same time."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """Checkpoints are complete or not there."""
 
-from __future__ import annotations
-
 import shutil
 from itertools import pairwise
 

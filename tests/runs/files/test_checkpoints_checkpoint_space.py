@@ -1,7 +1,5 @@
 """Old checkpoints of large models keep the weights alone, equal files are stored once, and the ladder has its bound."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """Datasets of the hub by name: which files are taken, that they are kept, and what is said where they cannot be had."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

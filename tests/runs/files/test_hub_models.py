@@ -1,7 +1,5 @@
 """Models of the hub: a whole download, one that broke off and is resumed, and what is said where none can be had."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """An id never leads out of the folder that it is looked up in, whatever it says and whoever is given it."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is deleted lies in the lab, and no link leads the deletion elsewhere."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

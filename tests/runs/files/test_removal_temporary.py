@@ -1,7 +1,5 @@
 """Temporary folders go away with their process, also where it was killed; those in use stay."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Data files of every type give the same rows; what cannot be read says where and what to do."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

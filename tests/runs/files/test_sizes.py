@@ -1,7 +1,5 @@
 """What files take: all below a folder, and no fault where one vanishes meanwhile."""
 
-from __future__ import annotations
-
 import os
 
 from labcore.runs.files import sizes

@@ -1,7 +1,5 @@
 """What the lab asks of an object store: nothing happens without one, and one that is set answers every question."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from pkgutil import resolve_name

@@ -1,7 +1,5 @@
 """A lone half of a surrogate pair, which a model, a file's name or an error may bring, and UTF-8 cannot write."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

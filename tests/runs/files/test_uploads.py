@@ -1,7 +1,5 @@
 """The user's own files are kept once, by their content."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.errors import LabError

@@ -1,7 +1,5 @@
 """What is kept of an import stays readable, and what was deleted stays away."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -18,15 +16,9 @@ from labcore.runs.imports.run import UNKNOWN
 from labcore.runs.lists import cleanup
 from labcore.runs.lists.all_runs import Shelf
 from labcore.runs.store.rows import Step
-from labcore.runs.store.store import Store
 from tests.runs.imports.files import CHART, NAN_LOSS, SB3_EVAL, TRL, TWO_RUNS
 
 CSV = b"step,reward\n" + b"".join(b"%d,1e9\n" % step for step in range(50))
-
-
-@pytest.fixture
-def store() -> Store:
-    return Store()
 
 
 def test_what_was_within_the_limits_can_be_read_although_it_is_kept_in_more_bytes_and_numbers(store, monkeypatch):

@@ -10,7 +10,6 @@ from labcore.runs.imports import kinds, reading, table
 from labcore.runs.imports.reading import parse
 from labcore.runs.imports.run import UNKNOWN, Foreign
 from labcore.runs.store.rows import Step
-from labcore.runs.store.store import Store
 from tests.analysis.compare import tools
 from tests.every import every
 from tests.runs.imports.files import CHART, SB3, TRL, WANDB
@@ -81,8 +80,7 @@ def test_a_progress_file_of_stable_baselines():
     assert rows(run)[1].metrics == {"episode_return": 31.0, "updates": 10.0}  # their clip_fraction is not ours
 
 
-def test_our_own_export_comes_back_as_it_was(tmp_path):
-    store = Store()
+def test_our_own_export_comes_back_as_it_was(tmp_path, store):
     run_id = tools.stored(store, [0.1 + 0.2, 1e-17, 0.7], kl=[0.1, 0.2, 1 / 3])
     write_metrics(tmp_path / "metrics.csv", store.steps_after(run_id))
     run = only((tmp_path / "metrics.csv").read_bytes())

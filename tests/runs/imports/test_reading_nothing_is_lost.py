@@ -1,7 +1,5 @@
 """Made-up files of every kind: what an import says it read is stored and drawn, and every other number is said."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -15,14 +15,8 @@ from labcore.runs.lists import cleanup, marks
 from labcore.runs.lists.all_runs import Shelf, complete
 from labcore.runs.spec.session import Record
 from labcore.runs.store import changes
-from labcore.runs.store.store import Store
 from labcore.runs.summary import POINTS, Summary, headline_among
 from tests.runs.lists.tools import CSV, ended
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The user's own files: what no run names goes, what a run needs or may need stays, whatever happens meanwhile."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -19,11 +17,6 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 
 QUESTIONS = b'{"prompt": "1+1=", "answer": "2"}\n'
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def kept(content: bytes = QUESTIONS, name: str = "questions.jsonl", days: float = 2.0) -> Path:

@@ -16,11 +16,6 @@ from labcore.runs.store.store import Store
 from tests.runs.lists.tools import ended
 
 
-@pytest.fixture
-def store():
-    return Store()
-
-
 def found(store: Store, query: str) -> set[str]:
     return {entry.id for entry in search(Shelf(store).entries(), query)}
 

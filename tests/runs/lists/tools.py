@@ -1,7 +1,5 @@
 """Runs in a store, and entries of a list, made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from labcore.runs.files.paths import run_folder

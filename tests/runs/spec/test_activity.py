@@ -1,7 +1,5 @@
 """What a computation reports, who hears it, and that it costs next to nothing."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """A judge's address in a spec: wherever it is typed, no key or password gets into a run."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.errors import LabError

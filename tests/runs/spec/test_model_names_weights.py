@@ -1,7 +1,5 @@
 """Which models are pretrained, without loading one: by name, by shape, through adapters and runs."""
 
-from __future__ import annotations
-
 import json
 import os
 

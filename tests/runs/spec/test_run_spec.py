@@ -1,7 +1,5 @@
 """A spec is whole, survives JSON, and refuses in one sentence what cannot be run."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """The contract between the worker and what it trains: every kind's session keeps it, name by name and type by type."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import typing

@@ -4,8 +4,6 @@ The PostgreSQL is a server of the tests' own; where Debian's `postgresql` or the
 are skipped.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path

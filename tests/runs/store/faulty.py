@@ -1,7 +1,5 @@
 """A store that fails as SQLite does, from a chosen use of it on."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A PostgreSQL server of one's own, in a temporary folder, on a Unix socket."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import pwd

@@ -1,7 +1,5 @@
 """A store with rows in every table, what somebody may have written into its cells, and all that reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from labcore.runs import halving, knob_history, sweep, titles

@@ -1,8 +1,6 @@
 """Whatever somebody wrote into a cell of the store, it is used or told in one sentence: no read and no command ends in
 a traceback."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """A store that somebody changed names runs by paths: no folder beside the lab is deleted, read or written for it."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
@@ -70,8 +68,7 @@ def test_a_run_that_is_called_like_a_path_is_damage_and_is_said_in_a_sentence(na
     assert files(victim) == before and Store().runs() == []
 
 
-def test_a_link_in_the_place_of_a_run_goes_alone(victim, capsys):
-    store = Store()
+def test_a_link_in_the_place_of_a_run_goes_alone(victim, capsys, store):
     run_id, before = ended(store), files(victim)
     victim.parent.joinpath("lab", run_id).symlink_to(victim)
     with pytest.raises(LabError, match="is a link"):

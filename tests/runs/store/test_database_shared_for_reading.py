@@ -1,7 +1,5 @@
 """A lab that is shared for reading shows what is there and changes nothing, also with a user who may only SELECT."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess
@@ -78,8 +76,7 @@ def test_every_write_is_refused_in_one_sentence(write, shared):
     assert everything() == before
 
 
-def test_a_reader_sees_what_is_there_and_leaves_the_housekeeping(each_database, shared):
-    store = Store()
+def test_a_reader_sees_what_is_there_and_leaves_the_housekeeping(each_database, shared, store):
     run = seed(store, "finished")
     marks.star(store, [run])
     old = seed(store, "finished")
@@ -110,8 +107,7 @@ def test_a_store_that_is_not_there_is_not_made(shared):
     assert not home().exists()
 
 
-def test_an_empty_or_earlier_store_is_left_as_it_is(each_database, shared):
-    store = Store()
+def test_an_empty_or_earlier_store_is_left_as_it_is(each_database, shared, store):
     with store._writing() as connection:
         connection.execute(meta.update().where(meta.c.key == "version"), {"value": "6"})
     shared()

@@ -1,7 +1,5 @@
 """The store lies in the lab's folder, whatever that folder is called."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

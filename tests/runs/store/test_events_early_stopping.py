@@ -1,7 +1,5 @@
 """What the store keeps of early stopping, in both databases: decisions in their turn, and why nobody decides."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

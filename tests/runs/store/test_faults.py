@@ -1,7 +1,5 @@
 """What is wrong with a store is one sentence that says what to do: a full disk, a locked file, a damaged one."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3
@@ -22,11 +20,6 @@ from tests.runs.fake import grpo
 IN_MEMORY = ("sqlite://", "sqlite:///:memory:", "sqlite+pysqlite:///:memory:", "sqlite:///file::memory:?uri=true",
              "sqlite:///file:x?mode=memory&cache=shared&uri=true", "sqlite:///file:/x?vfs=memdb&uri=true")
 DAMAGED = r"The store .*lab\.db is damaged|The file .*lab\.db is not a readable store"
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def sentence(error: pytest.ExceptionInfo[LabError]) -> str:

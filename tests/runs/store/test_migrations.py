@@ -1,7 +1,5 @@
 """Stores and imports of earlier versions open with all that is in them, and only once there is something to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -28,11 +26,6 @@ CSV = b"step,reward\n1,0.25\n2,0.5\n"
 
 SINCE = {"parent": 2, "sweep": 2, "digest": 3, "number": 5, "places": 9, "stops_early": 9}  # columns of runs
 MARKS = {"star": "BOOLEAN", "tags": "TEXT", "note": "TEXT", "deleted": "DOUBLE PRECISION"}  # of runs, in version 3
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def turn_back(store: Store, version: str) -> None:

@@ -1,7 +1,5 @@
 """Names and texts that some database cannot keep: what becomes of them is the same in every one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Processes and threads that share a store: they write, claim and fork at once, and nothing is lost or doubled."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Writers take turns, so none of them works on files meanwhile, is silent in its turn, or gives a step up at once."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace
@@ -43,8 +41,7 @@ def cleaned_up(store):
 @pytest.mark.parametrize(("owner", "name", "gives", "change"), [
     (checkpoint, "take_along", None, forked), (storage, "has", True, from_a_file),
     (cleanup, "_on_disk", (), cleaned_up)])
-def test_nobody_waits_while_files_are_looked_at_or_copied(monkeypatch, owner, name, gives, change):
-    store = Store()
+def test_nobody_waits_while_files_are_looked_at_or_copied(monkeypatch, owner, name, gives, change, store):
     monkeypatch.setattr(dialects, "BUSY_SECONDS", 0)
     other, done = Store(), []
     run_id = other.create(grpo())
@@ -72,8 +69,7 @@ def test_a_file_that_is_deleted_just_before_its_run_is_added_is_missed(monkeypat
     assert store.runs() == []
 
 
-def test_a_fork_of_a_long_queue_has_what_it_starts_from_when_it_is_made():
-    store = Store()
+def test_a_fork_of_a_long_queue_has_what_it_starts_from_when_it_is_made(store):
     parent = store.create(grpo())
     checkpoint.save(run_folder(parent), 3, lambda folder: (folder / "state.json").write_text("{}"))
     (run_folder(parent) / "spec.json").write_text("{}")
@@ -81,8 +77,7 @@ def test_a_fork_of_a_long_queue_has_what_it_starts_from_when_it_is_made():
     assert all((run_folder(child) / "start" / "checkpoint" / "state.json").exists() for child in children)
 
 
-def test_a_step_is_tried_once_more_where_the_store_was_busy(monkeypatch):
-    store = Store()
+def test_a_step_is_tried_once_more_where_the_store_was_busy(monkeypatch, store):
     run_id = store.create(grpo())
     rows, faults = store._writing_rows, [LabError("It was busy.")]
 

@@ -1,8 +1,6 @@
 """Rows of long runs, thinned: what is kept of a stretch, that it never depends on when it was read, and how little of
 the store is read again."""
 
-from __future__ import annotations
-
 import json
 import random
 
@@ -55,11 +53,6 @@ def grown(store: Store, run_id: str, until: int, every: int = 1) -> None:
 @pytest.fixture
 def run(store):
     return store.create(grpo(5000), mine=True)
-
-
-@pytest.fixture
-def store():
-    return Store()
 
 
 def test_a_stretch_has_the_last_value_of_each_metric_in_it(store, run):

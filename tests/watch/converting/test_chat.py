@@ -1,7 +1,5 @@
 """Conversations that another tool sends: their last user turn, their text, and the last text of the model."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.chat_text import last_turn

@@ -1,7 +1,5 @@
 """A watched run can be neither started nor saved here."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.catalog.kinds import EVERY, KINDS, kind

@@ -1,7 +1,5 @@
 """A tool's names of numbers and settings, as the lab's."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What comes in while others write: bytes of two senders of one run never mix."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Completions of a program in the form of the lab's samples, whatever of them was sent."""
 
-from __future__ import annotations
-
 import json
 from math import exp
 

@@ -1,7 +1,5 @@
 """Files of a program that writes, is cut off, or writes what is no line: read once, in order, with little memory."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -44,7 +44,7 @@ def test_a_restarted_follower_loses_and_repeats_nothing(tmp_path):
 def test_the_follower_waits_for_a_missing_folder_and_reports_it_once(tmp_path):
     session = Session(tmp_path / "later")
     session.look(3)
-    assert session.said == [f"{tmp_path / 'later'} does not exist yet: waiting for it."]
+    assert [says(each, str(tmp_path / "later"), "not exist") for each in session.said] == [True]
     shutil.copytree(RECORDED / "verl", tmp_path / "later")
     session.look(3)
     assert "later/gsm8k/qwen_grpo" in sent()

@@ -1,7 +1,5 @@
 """The texts that a trainer learns preferences from are those of its data, with the numbers of TRL's own loss."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """The completions that are sent are those that TRL logged, with the log-probs that its own passes computed."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Where runs go: the settings, the seam as the supervisor uses it, and the side of Ray that needs no Ray."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

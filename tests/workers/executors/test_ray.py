@@ -1,7 +1,5 @@
 """Runs on a real Ray cluster within this machine: a head that takes none, a machine, and one that is lost."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

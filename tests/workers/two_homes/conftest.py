@@ -1,7 +1,5 @@
 """Two machines with a home each, one object store between them, and one store of runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.runs.files.artifacts import cache, fetch, object_store, publish

@@ -1,7 +1,5 @@
 """The bound of a home: what was used longest ago goes, and comes back."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

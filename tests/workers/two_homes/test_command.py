@@ -1,7 +1,5 @@
 """The command `publish`."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.cli.main import main

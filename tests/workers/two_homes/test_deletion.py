@@ -1,7 +1,5 @@
 """What is deleted in one home is deleted in the store, and no other home brings it back."""
 
-from __future__ import annotations
-
 from app.training import files
 from labcore.runs import models
 from labcore.runs.files import checkpoints as checkpoint

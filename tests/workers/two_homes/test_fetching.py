@@ -1,7 +1,5 @@
 """What pages, exports, forks and runs want of another home comes from the store."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile

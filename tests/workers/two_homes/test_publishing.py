@@ -1,7 +1,5 @@
 """What a worker and a lab publish, and when: also where the store goes away, hangs or comes late."""
 
-from __future__ import annotations
-
 import threading
 
 import psutil

@@ -1,7 +1,5 @@
 """A run that goes on in another home ends bit for bit as it would have."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """The machines, and what a run left in the store."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A plain shared folder as the object store, and machines beside it."""
 
-from __future__ import annotations
-
 import pytest
 
 from labcore.runs.files.artifacts import fetch, object_store

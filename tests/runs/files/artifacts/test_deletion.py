@@ -1,7 +1,5 @@
 """What is deleted here is deleted in the store."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 

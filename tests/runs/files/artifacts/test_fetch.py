@@ -1,7 +1,5 @@
 """Fetching: by another home, and only where every byte is right."""
 
-from __future__ import annotations
-
 import errno
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The setting, and a folder that cannot be used: one sentence each."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Artifacts in a bucket: S3's protocol, spoken with moto's server."""
 
-from __future__ import annotations
-
 import psutil
 import pytest
 

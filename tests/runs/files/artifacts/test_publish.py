@@ -1,7 +1,5 @@
 """Publishing: whole or not at all, nothing twice, and what is pruned here is pruned there."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """The thread that publishes: what it says of a store that is away, and that no fault of it keeps a run from ending."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """What is published as one, by its path."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from labcore.runs.files.artifacts import units

@@ -1,7 +1,5 @@
 """A run with checkpoints to publish, and what a folder holds then."""
 
-from __future__ import annotations
-
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.artifacts import object_store
 from labcore.runs.files.paths import run_folder
