@@ -233,10 +233,10 @@ def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str
 
 
 def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = ()) -> str:
-    """The settings of the runs of `specs` that differ, one line each, as HTML; empty where none do.
+    """The settings of the runs of `specs` that differ, one line each, as HTML; empty if none differ.
 
-    Groups of one algorithm stand beside each other. What only some of the groups have is folded. What is not written as
-    files have it has its key to hover.
+    Groups of one algorithm stand beside each other. Settings that only some of the groups have are folded. A value
+    whose words are not its key in files shows the key in a tooltip.
     """
     if not table.config:
         return ""
@@ -260,7 +260,7 @@ def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] =
 
 def folded(count: int, inner: str) -> str:
     """Settings that only some of the groups have, of which there may be dozens, behind a click; empty without any."""
-    words = f"{count} setting{'s' * (count > 1)} that only some of them have"
+    words = f"{count} setting{'s' * (count > 1)} that only some of the runs have"
     return f'<details class="rl-some"><summary>{words}</summary>{inner}</details>' if count else ""
 
 

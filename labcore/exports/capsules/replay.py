@@ -183,8 +183,8 @@ def _teacher(capsule: Capsule) -> str:
     """
     spec = capsule.spec
     if absent := absent_teacher(spec.row, spec.knobs):
-        raise LabError(f"{capsule.run} learns from the teacher {absent}, which a capsule does not bring: bring that "
-                       "model into this lab first, under the same name.")
+        raise LabError(f"The teacher {absent} of {capsule.run} is not in the capsule: add that model to this lab "
+                       "first, under the same name.")
     found = teacher_here(str(spec.knobs.get("teacher", "")))
     return str(found) if found else ""
 

@@ -143,7 +143,7 @@ _EXAMPLES = {"online": 'example(row["prompt"], solution=row["answer"])', "sft": 
              "singles": 'example(row["prompt"], row["completion"], label=bool(row["label"]))',
              "pairs": 'example(row["prompt"], row["chosen"], rejected_response=row["rejected"]{margin})'}
 _ENVIRONMENT = ("an Env (swift.rollout.gym_env) with reset and step in a file that --external_plugins names, "
-                "registered under the name that --gym_env says.")
+                "registered under the name in --gym_env.")
 _PLUGIN = '''else:  # imported by swift
     from swift.model import ModelLoader, ModelMeta, register_model
     from swift.template import TemplateMeta, register_template

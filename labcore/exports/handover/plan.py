@@ -137,8 +137,8 @@ def plan_of(store: Store, run_id: str) -> Plan:
     """
     row = store.run(run_id)
     if row.spec.task_row.has_turns and row.spec.row.loop != "online":
-        raise LabError(f"There is no script for {run_id}, because it learns given episodes and other tools learn "
-                       "episodes only while they play them: choose a run of an online algorithm.")
+        raise LabError(f"There is no script for {run_id}, because it learns from given episodes, and other tools learn "
+                       "only from episodes that they play: choose a run of an online algorithm.")
     if not fits(row.spec):
         raise LabError(f"{run_id} is not a run of a language model, and only these have scripts for other "
                        "tools: choose another run.")

@@ -56,10 +56,10 @@ def file(name: str, code: str) -> str:
 
 
 def no_episodes(found: list[Line], tool: str, version: str, how: str) -> str:
-    """Comments in place of a script, for a run whose episodes a tool plays by a class of the user's: `how` it does."""
-    said = comment(f"{tool} {version} plays episodes by a class that you write, so there is nothing to start here: "
-                   f"{how} The script for TRL has this run's environment as Python, which you can take: its classes, "
-                   "and `rows`, which draws episodes.")
+    """Comments in place of a script, for tools that play episodes through a class of the user's; `how` names it."""
+    said = comment(f"{tool} {version} plays episodes through a class that you write, so this file has no commands. You "
+                   f"need {how} The script for TRL has this run's environment as Python, which you can copy: its "
+                   "classes, and the function `rows`, which draws episodes.")
     return f"{said}\n#\n{remarks(found, tool)}\n"
 
 

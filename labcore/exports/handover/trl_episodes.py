@@ -98,8 +98,8 @@ def code(plan: Plan) -> tuple[str, str]:
     """
     if environments.has_tools(plan):
         if not plan.chat:
-            raise LabError("TRL calls the tools of this environment through a chat template, which the model of this "
-                           "run does not have: do the run again on a model with one.")
+            raise LabError("TRL calls the tools of this environment through a chat template, and the model of this run "
+                           "has none: repeat the run with a model that has a chat template.")
         return "", "environment_factory=Own, "
     how = _CHAT.format(role=str(plan["observation_role"])) if plan.chat else _PLAIN
     return how + _ROLLOUT, "reward_funcs=reward, rollout_func=rollout, "

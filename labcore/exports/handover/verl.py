@@ -268,9 +268,9 @@ def script(plan: Plan) -> str:
         f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
 
 
-_AGENT = ("an agent loop (AgentLoopBase in verl.experimental.agent_loop), which "
-          f"{_ROLLOUT}.agent.agent_loop_config_path names. Its run() returns the tokens of an "
-          "episode, a response_mask that is 1 at those of the model, and the return as reward_score.")
+_AGENT = ("an agent loop (AgentLoopBase in verl.experimental.agent_loop), named by "
+          f"{_ROLLOUT}.agent.agent_loop_config_path. Its run() returns the tokens of an "
+          "episode, a response_mask that is 1 at the model's tokens, and the return as reward_score.")
 _EXTRAS = {"online": ("fsdp", "vllm"), "sft": ("fsdp",)}
 _CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine"}
 _STARTS = {"online": "python", "sft": 'torchrun --standalone --nproc_per_node="$GPUS"'}
