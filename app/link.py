@@ -114,12 +114,12 @@ def written(page: Any) -> dict[str, str]:
 
 
 def texts(values: Mapping[Param[Any], Any]) -> dict[str, str]:
-    """What of some values is no default, as an address holds it."""
+    """The values that are not defaults, as texts for an address."""
     return {each.key: each.write(value) for each, value in values.items() if value != each.default}
 
 
 def foreign(page: type) -> list[str]:
-    """What the address says that is no parameter of the page: ["order=shoe"]."""
+    """The parts of the address that are no parameters of the page: ["order=shoe"]."""
     known = {each.key for each in params(page).values()}
     return [f"{key}={said}" for key, said in query().items() if said and key not in known]
 

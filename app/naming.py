@@ -31,8 +31,7 @@ FIELDS = {"kind": "Kind", "algorithm": "Algorithm", "task": "Task", "model": "Mo
 
 
 def title(key: str, specs: Sequence[RunSpec] = ()) -> str:
-    """What a setting is called where it stands for itself, by the knobs of `specs`; where these call it differently,
-    by its sign alone.
+    """The name of a setting on its own, from the knobs of `specs`; only its sign if these name it differently.
 
     >>> title("beta"), title("data"), title("of no algorithm")
     ('KL coefficient β', 'File', 'of no algorithm')
@@ -91,7 +90,7 @@ def written(key: str, value: Any) -> str:
 
 
 def message(run: RunRow) -> str:
-    """What the run says of itself, with other runs by their titles."""
+    """The run's message, with other runs by their titles."""
     return titled(worded(run.message, knobs_of(run.spec.row, run.spec.task_row)))
 
 

@@ -74,7 +74,7 @@ def bar(share: float, colour: str = STATES["running"][0]) -> str:
 
 
 def counts(runs: Iterable[RunRow]) -> str:
-    """How many runs are in each state, with its dot."""
+    """The number of runs in each state, with its dot: HTML."""
     states = Counter((STATES[run.state][0], "stopped early" if run.early else name_of(run).lower()) for run in runs)
     return " ".join(f'<span><span class="rl-dot" style="background:{colour};margin:0 .35rem 0 .8rem"></span>'
                     f"{count:,} {state}</span>" for (colour, state), count in states.items())

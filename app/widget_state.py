@@ -33,7 +33,7 @@ class WidgetState:
         return f"{self.name}:{self.generation}"
 
     def taken(self) -> Any:
-        """What the user chose, for the widget's `on_change`: it goes on as it is."""
+        """The user's choice, for the widget's `on_change`; the widget keeps it."""
         self.value = st.session_state[self.key]
         return self.value
 

@@ -89,13 +89,13 @@ class Chosen:
         return next(place for place, group in enumerate(self.groups) if run in runs_of(group))
 
     def with_metrics(self, metrics: Sequence[str], sources: Sequence[Source] | None = None) -> Chosen:
-        """The same runs, with these metrics as well; `sources` are they as they were read again."""
+        """A copy with these metrics loaded too; `sources` are the runs if they were read again."""
         sources = self.sources if sources is None else tuple(sources)
         traces = tuple(reader().traces(sources, metrics))
         return replace(self, sources=sources, traces=traces, groups=regrouped(self, traces))
 
     def again(self, sources: Sequence[Source] | None = None) -> Chosen:
-        """The same runs as they are now; `sources` if they were found again already. Deleted ones are left out."""
+        """A copy with the present state of the runs, without deleted runs; `sources` if they were read already."""
         kept, sources = set(self.run_ids), find(self.place)[0] if sources is None else sources
         return self.with_metrics([self.metric], [source for source in sources if name_of(source) in kept])
 
@@ -336,7 +336,7 @@ def _algorithm(group: Group) -> str:
 
 
 def note(group: Group, metric: str, counted: Group | None = None) -> str:
-    """How much a group's line rests on; `counted` are those of its runs that the line and the verdict are of.
+    """The number of seeds behind a group's line; `counted` are the runs that the line and the verdict use.
 
     Seeds that have not started are counted; one seed is no evidence.
     """

@@ -26,8 +26,8 @@ Lines = dict[str, Line]
 
 @dataclass(frozen=True)
 class Look:
-    """How a chart is looked at: its metric and axis, the smoothing, whether each seed is drawn, the most points of a
-    line, and whether a smoothed mean has the mean of the rows behind it."""
+    """The view of a chart: its metric and axis, the smoothing, whether each seed is drawn, the largest number of points
+    of a line, and whether the unsmoothed mean is drawn behind a smoothed one."""
 
     metric: str
     axis: str

@@ -139,7 +139,7 @@ def _moved(chosen: Chosen) -> list[tuple[Any, ...]]:
 
 
 def _shape(sources: list[Source]) -> list[tuple[Any, ...] | str]:
-    """What the page around the view depends on."""
+    """The state on which the page around the view depends."""
     return [(source.id, source.state, source.step > 0) if isinstance(source, RunRow) else source for source in sources]
 
 

@@ -77,7 +77,7 @@ def place(value: float) -> str:
 
 
 def updates(stand: Standing, names: Mapping[str, str]) -> str:
-    """How many updates the groups made at an equal cost, where that differs: the cause that is most likely.
+    """The numbers of updates that the groups made at equal cost, if they differ: a likely cause of a lead.
 
     "PPO made 198 updates in these tokens, GRPO 48." Of many groups only the range.
     """
@@ -142,7 +142,7 @@ def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> 
 
 
 def measured(better: str) -> str:
-    """What the numbers of a run are, for a caption; `better` is empty for a metric that has no best.
+    """A caption that defines the value of a run; `better` is empty for a metric without a best value.
 
     >>> measured("")
     'Value per run: mean of its last 5 steps up to that point, or its last row.'
@@ -298,5 +298,5 @@ def value_words(key: str, values: Sequence[Any]) -> list[str]:
 
 
 def not_finished(words: str) -> str:
-    """What is hovered of a group whose runs did not all finish, as HTML; nothing where all did."""
+    """The tooltip of a group with unfinished runs, as HTML; empty if all finished."""
     return f"<br>not finished:<br>{words}" if words else ""

@@ -91,7 +91,7 @@ def kind(knob: Knob) -> str:
 
 
 def label(knob: Knob, going: bool = False, unit: bool = True) -> str:
-    """What the knob is called, in which unit, and when a change counts.
+    """The label of a knob: its name, its unit, and when a change takes effect.
 
     Plain words: Streamlit reads a label's markup out as it is written, to those who hear the page.
     """

@@ -31,7 +31,7 @@ def html(spec: RunSpec) -> str:
 
 
 def text(spec: RunSpec) -> str:
-    """The same without markup, for a description of the run."""
+    """The sentence about the goal without markup, for a description of the run."""
     return "".join(f"“{each}”" if quoted else each for each, quoted in _parts(spec.to_json(), spec))
 
 

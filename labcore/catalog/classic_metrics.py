@@ -41,8 +41,8 @@ EPISODES = (
 UPDATES = (
     Metric("step_norm", "Update norm", "", "Euclidean norm of the change of the policy's weights.",
            r"\lVert\Delta\theta\rVert", digits=4),
-    Metric("line_search/share", "Share of the full step", "share", "Share of the trust region's step that was taken; 0: "
-           "none, because no share improved the surrogate within the bound of the KL.", scale="rate"),
+    Metric("line_search/share", "Share of the full step", "share", "Share of the trust region's step that was taken; "
+           "0: none, because no share improved the surrogate within the bound of the KL.", scale="rate"),
     Metric("line_search/backtracks", "Backtracks", "tries", "Number of times that the line search shortened the step.",
            digits=0),
     Metric("gradient_variance/total_return", "Gradient variance, return", "reward²", "Trace of the covariance "

@@ -249,8 +249,8 @@ def _square_sums(session: LlmSession, sampled: Sampled) -> Tensor | None:
 
 
 def _taught(session: LlmSession, sampled: Sampled) -> dict[str, Any]:
-    """What the teacher says of each token (`teacher.asked`), and the prompts that it sees: fields of a rollout. Nothing
-    where the session has no teacher."""
+    """The teacher's log-probs of each token (`teacher.asked`) and its prompts, as fields of a rollout; all None if the
+    session has no teacher."""
     if TEACHER not in session.models:
         return dict.fromkeys(("teacher_logprobs", "teacher_likeliest", "teacher_prompts", "in_context"))
     prompts, there = teacher_prompts(session, sampled.problems, sampled.texts, sampled.rewards.exact,

@@ -36,7 +36,7 @@ SIZES = ("prompts_per_step", "pair_prompts", "eval_prompts", "group_size", "max_
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are drawn; apart from the knobs of a session, so that one session can draw in several ways."""
+    """Settings of sampling, separate from a session's knobs, so that one session can sample in several ways."""
 
     temperature: float = 1.0
     top_k: int = 0

@@ -158,7 +158,7 @@ def of_device(device: torch.device) -> Graphs | None:
 
 @dataclass(frozen=True)
 class _Batch:
-    """What is to be decoded."""
+    """A batch to decode: the model, its prompts and the settings of sampling."""
 
     model: Network
     dtype: str

@@ -58,8 +58,8 @@ def with_agreement(logits: Tensor, ids: Tensor, likeliest: Tensor, temperature: 
 
 def with_divergence(logits: Tensor, ids: Tensor, likeliest: Tensor, states: Tensor, head: nn.Module,
                     temperature: float, entropy_grad: bool) -> tuple[Tensor, ...]:
-    """The same and KL(π ‖ π_T) over the whole vocabulary at the sampling temperature, nats. `states` are those of
-    `Distributions`."""
+    """The result of `with_agreement`, and KL(π ‖ π_T) over the whole vocabulary at the sampling temperature, nats.
+    `states` are those of `Distributions`."""
     policy, teacher = (table.div(temperature).log_softmax(-1) for table in _tables(logits, states, head))
     return (*with_agreement(logits, ids, likeliest, temperature, entropy_grad), reverse_kl(policy, teacher))
 

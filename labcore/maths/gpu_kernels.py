@@ -39,7 +39,8 @@ def _start(kernel: Any, grid: tuple[int, ...], *args: Any, num_warps: int, **con
 
 
 def _kind(value: Any) -> Any:
-    """What Triton compiles a kernel anew for: type, device and alignment of a tensor, and which integer it is."""
+    """The properties of an argument for which Triton compiles a new kernel: of a tensor its type, device and alignment,
+    of an integer whether it is 1, a multiple of 16, or below 2³¹."""
     if isinstance(value, Tensor):
         return value.dtype, value.device.index, value.data_ptr() % 16 == 0
     return (value == 1, value % 16 == 0, value < 2**31) if isinstance(value, int) else float

@@ -101,7 +101,7 @@ class Table:
         return asdict(self) | {"config": {**self.config, **({CHANGED: changed} if changed else {})}}
 
     def only(self, axis: str) -> Table:
-        """The same table, judged at the end and at one axis. Raises LabError where the runs do not share it."""
+        """A copy with the values at the end and at one axis only. Raises LabError if the runs do not share the axis."""
         if axis not in self.equal:
             shared = ", ".join(self.equal) or "none"
             raise LabError(f"The runs cannot be compared at equal {AXES[axis]}, because not all of them count or have "

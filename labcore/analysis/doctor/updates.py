@@ -113,7 +113,7 @@ def tiny_updates(view: RunView) -> Finding | None:
 
 
 def _seems_on_policy(view: RunView) -> bool:
-    """The same of metrics of another tool, by what they show: a reward, and no token clipped."""
+    """True if the metrics of another tool look on-policy: there is a reward, and no token is clipped."""
     clipped = view["clip_frac/region"].last(40) if "clip_frac/region" in view else []
     return "reward" in view and "rewards/accuracies" not in view and not any(clipped)
 

@@ -63,8 +63,8 @@ PUBLISHED = (
     Knob("step_tag", "Step tag", "", "Tag after each step at which a published language model scores the step, such as "
          "ки of math-shepherd. Empty: the process reward model is a run of the lab or a token classifier.",
          advanced=True, forkable=True, group="reward", before="", aliases="math-shepherd"),
-    Knob("label_tokens", "Label tokens", "+ -", "Tokens by which a language model with a step tag rates a step as right "
-         "and as wrong: two texts or two token ids. The score is the probability of the first, relative to both.",
+    Knob("label_tokens", "Label tokens", "+ -", "Tokens by which a language model with a step tag rates a step as "
+         "right and as wrong: two texts or two token ids. The score is the probability of the first, relative to both.",
          advanced=True, forkable=True, group="reward", before="+ -"),
 )
 OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps

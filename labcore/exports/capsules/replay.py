@@ -98,7 +98,7 @@ def first_difference(expected: Step, record: Record) -> Difference | None:
 
 
 def changed(before: Versions, now: Versions) -> tuple[str, ...]:
-    """What was another one when the run was made, in words, the likelier cause of other numbers first."""
+    """The versions that differ from those of the run, in words; the likeliest cause of other numbers first."""
     return tuple(f"{words} ({before[key]} then, {now[key]} now)" for key, words in _CAUSES.items()
                  if key in before and key in now and before[key] != now[key])
 
@@ -176,7 +176,7 @@ class _Rerun:
 
 
 def _teacher(capsule: Capsule) -> str:
-    """The folder of the run's teacher where it is a model of this lab; empty where the name alone finds it.
+    """The folder of the run's teacher if it is a model of this lab; empty if the teacher is found by its name.
 
     Raises:
         LabError: the run learns from a model that is not here.
@@ -200,7 +200,7 @@ def _last_step(capsule: Capsule, steps: int | None) -> int:
 
 
 def _model(capsule: Capsule, given: str | None) -> str:
-    """What the rerun's model is loaded from: the weights in the capsule, or those given in their place."""
+    """The place from which the rerun loads its model: the weights in the capsule, or those `given` instead."""
     spec = capsule.spec
     if len(spec.kind_row.models) == 1:  # it is no choice, and the checkpoint has all of it
         return spec.model

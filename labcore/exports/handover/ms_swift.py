@@ -155,7 +155,7 @@ _REWARD = '''
     from swift.rewards import ORM, orms
 
     class Score(ORM):
-        """What ms-swift calls with the completions and the column `solution` of their rows."""
+        """The reward. ms-swift calls it with the completions and the column `solution` of their rows."""
 
         def __call__(self, completions: list[str], solution: list[str], **_) -> list[float]:
             return [score(text, right) for text, right in zip(completions, solution)]

@@ -94,13 +94,13 @@ def against(plan: Plan) -> str:
 
 
 def normalisation(plan: Plan, value: Any, tool: str, option: str, estimator: str | None) -> Line:
-    """What becomes of the knob `normalisation` in a tool: the `estimator` that whitens."""
+    """The line of the knob `normalisation` in a tool: the `estimator` that whitens."""
     line = choices_of(choices.NORMALISATION, tool, f"see {option}")(plan, value)
     return Line("", value, {option: estimator}, note=line.note) if whitens(plan, tool) else line
 
 
 def advantage(value: Any, of: str, tool: str) -> Line:
-    """What becomes of the advantage where the estimator subtracts the mean of each `of`: "batch" or "group"."""
+    """The line of the advantage if the tool's estimator subtracts the mean of each `of`: "batch" or "group"."""
     chosen = choices.ADVANTAGE[str(value)]
     exact = chosen.exact and chosen.against == of
     return Line("", value, {}, built_in=exact, note="" if exact else

@@ -130,7 +130,7 @@ def _first(plan: Plan, name: str) -> tuple[str, str]:
 
 
 def _extras(plan: Plan) -> list[str]:
-    """What TRL needs for some knobs, by the names that its package has for it."""
+    """The extras of TRL's package that the run's knobs need."""
     used = {"peft": bool(plan.get("lora_rank")), "quantization": plan["optimizer"] == "adamw_8bit",
             "vllm": plan.get("rollouts") == "vllm"}
     return [name for name, needed in used.items() if needed]

@@ -111,7 +111,8 @@ _SELF: Rules = {
     "whiten_advantages": switch(missing(_ALONE), False), "reference_every": _follows,
     "reference_mixup": lambda plan, value: (to("teacher_update_rate") if plan["reference_every"] else built_in())(
         plan, value),
-    "aggregation": switch(missing("the mean over completions of each completion's token mean"), "sequence_mean_token_mean"),
+    "aggregation": switch(missing("the mean over completions of each completion's token mean"),
+                          "sequence_mean_token_mean"),
     **dict.fromkeys(("ratio", "surrogate"), built_in()),
     "kl_placement": switch(missing(_ALONE), "off"), **dict.fromkeys(("beta", "kl_estimator"), built_in()),
     "selection": switch(missing(_ALONE), "everything")}

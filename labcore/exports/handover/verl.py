@@ -287,7 +287,7 @@ _NOTHING = {"preference": f'''# verl {VERSION} has no trainer for preference pai
 _MAINS = {"online": '''
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> float:
-    """What verl calls with each completion."""
+    """The reward of a completion. verl calls it."""
     return score(solution_str, ground_truth)
 
 

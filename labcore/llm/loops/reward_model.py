@@ -174,7 +174,7 @@ def _model(session: LlmSession) -> Critic:
 
 
 def _agreement(sides: Tensor) -> dict[str, float]:
-    """How often and by how much the chosen one scores higher. (N, 2)"""
+    """Share of pairs whose chosen side scores higher, and the mean margin. (N, 2)"""
     margins = sides[:, 0] - sides[:, 1]
     return {"accuracy": float((margins > 0).double().mean()), "margin": float(margins.mean())}
 

@@ -93,7 +93,7 @@ def plain(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
 
 
 def causal(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
-    """The same with every row's padding moved behind it, so that no mask is needed. ids (P·G, T) -> (P·G, T, …)
+    """The model's outputs with each row's padding moved to its end, so no mask is needed. ids (P·G, T) -> (P·G, T, …)
 
     Nothing before the padding sees it, positions count from 0, and torch can use its causal kernels.
     """

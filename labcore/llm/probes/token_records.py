@@ -139,8 +139,8 @@ class StepTokens:
         return float(masked_mean(self.gap.abs(), self._rollout.completion_mask & ~self.gap.isnan()))
 
     def apart(self) -> dict[str, float]:
-        """How far the policy is from the sampler, where that may have other weights: the KL, in nats per token, and the
-        effective sample size, of the tokens that the first update met."""
+        """The KL from sampler to policy, nats/token, and the effective sample size, over the tokens of the first
+        update; empty if the sampler has the policy's own weights."""
         assert self.gap is not None
         mask = self._rollout.counted & ~self.gap.isnan()
         if self._rollout.age is None or not mask.any():
