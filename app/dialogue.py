@@ -15,7 +15,8 @@ import streamlit as st
 from app.theme import number
 from app.tokens import readable
 
-CSS = """
+CSS =
+"""
 <style>
 .rl-episodes{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,320px),1fr));gap:14px 22px;
   margin:2px 0 6px}
@@ -38,7 +39,7 @@ Turns = Mapping[str, Any]  # a completion of a group that has "turns"
 
 
 def show(samples: Mapping[str, Any] | None, run: str) -> None:
-    """Draw two episodes of a step's samples, each with a link that plays it again; nothing of a task with one turn."""
+    """Draw two episodes of a step's samples, each with a link that replays it; nothing for a task with one turn."""
     found = telling(samples or {})
     if not samples or not found:
         return
@@ -77,9 +78,9 @@ def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
 
 
 def card(first: str, episode: Turns, players: Sequence[str] = ()) -> str:
-    """One episode: its first observation, and its turns, written by the model or by these players in their order.
-    `open`: it is being played, so it has no end. A turn that was `answered` by somebody has no answer of the
-    environment."""
+    """An episode: its first observation and its turns. `by` names the writers of the turns; by default all are the
+    model's. An `open` episode has no end yet. A turn with `answered` has the text of a person in place of the
+    environment's answer."""
     turns, total = episode["turns"], sum(turn["reward"] for turn in episode["turns"])
     end = "solved" if episode["exact"] else "ended unsolved" if episode.get("ended") else \
         "cut at the length limit" if episode["truncated"] else "not ended"

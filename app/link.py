@@ -130,7 +130,7 @@ def foreign(page: type) -> list[str]:
 def query() -> dict[str, str]:
     """The present address.
 
-    A refresh that was under way when the user chose still brings the address of before: then the choice counts.
+    A refresh that began before the user's choice still has the old address; then the choice counts.
     """
     said = st.query_params.to_dict()
     for (path, key), (chosen, before, until) in st.session_state.get(CHOSEN, {}).items():

@@ -168,8 +168,8 @@ def expired() -> int:
 
 
 def prepare() -> None:
-    """Do what the first visitor would wait for: import the modules that the scripts of the pages import, make the table
-    of all knobs, and have Streamlit look how it was started, for which it reads the source of every module."""
+    """Do the work that the first visitor would wait for: import the modules of the pages, build the table of all knobs,
+    and run Streamlit's check of how it was started, which reads the source of every module."""
     for page in PAGES:
         for node in ast.parse((Path(__file__).parent / page.script).read_text("utf-8")).body:
             if isinstance(node, ast.ImportFrom) and node.module:

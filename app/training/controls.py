@@ -271,7 +271,7 @@ def number(target: Target, knob: Knob) -> None:
 
 
 def _choice(target: Target, knob: Knob) -> None:
-    """A list of choices; below it the chosen one in full where the box would cut it."""
+    """A select box of choices. If it would cut the chosen text, the whole text is shown below it."""
     st.selectbox(**_common(target, knob, "choice"), options=knob.choices,
                  index=knob.choices.index(target.values[knob.key]), format_func=partial(written, knob.key))
     if len(words := written(knob.key, target.values[knob.key])) > SHOWN_WHOLE:

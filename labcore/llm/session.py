@@ -213,7 +213,7 @@ class LlmSession(State):
         return float(knobs[NETWORKS[name].learning_rate]) * moved
 
     def update(self, name: str, loss: float) -> dict[str, float]:
-        """Take the step of an update of network `name`, at its learning rate; what is logged of it."""
+        """Make an optimizer step of network `name` at its learning rate. Returns its metrics."""
         rate = self.rate(name)
         norm = self.optimise(name, rate, loss)
         self.updates += 1

@@ -165,8 +165,9 @@ def measures(parts: Sequence[Sequence[Tensor]], mask: Tensor) -> dict[str, float
 
 def sampled_measures(logprobs: Tensor, teacher_logprobs: Tensor, mask: Tensor,
                      in_context: Tensor | None = None) -> dict[str, float]:
-    """The reverse KL as the mean log-ratio of the policy's own tokens: its forward counterpart needs the teacher's.
-    Where a teacher has a context, of the completions that have one (B,), and their share."""
+    """The reverse KL, as the mean log-ratio of the policy's own tokens; the forward KL would need tokens of the
+    teacher. If the teacher reads contexts, it is over the completions that have one (B,), whose share is a metric
+    too."""
     shares = {} if in_context is None else {"teacher/context_frac": float(in_context.double().mean())}
     mask = mask if in_context is None else mask & in_context[:, None]
     if not mask.any():

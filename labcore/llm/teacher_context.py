@@ -46,7 +46,7 @@ def success(problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[b
 
 
 def with_context(problem: Problem, context: str, template: str) -> Problem:
-    """The problem as somebody reads it who has the `context` too; of a conversation it is in the last turn."""
+    """The problem with the `context` in its prompt; in a conversation it is in the last turn."""
     prompt = template.replace("\\n", "\n").replace("{context}", context).replace("{prompt}", problem.prompt)
     turns = (*problem.turns[:-1], Turn(problem.turns[-1].role, prompt)) if problem.turns else ()
     return replace(problem, prompt=prompt, turns=turns)
@@ -54,8 +54,8 @@ def with_context(problem: Problem, context: str, template: str) -> Problem:
 
 def teacher_prompts(session: LlmSession, problems: Sequence[Problem], texts: Sequence[str], exact: Tensor,
                     width: int) -> tuple[Prompts | None, Tensor | None]:
-    """The teacher's prompt of each of B completions, and whether it has a context (B,); None twice where no run's
-    teacher has any. `width` is the number of tokens of the longest completion.
+    """The teacher's prompt of each of B completions, and whether it has a context (B,); both are None if the run's
+    teacher reads no context. `width` is the number of tokens of the longest completion.
 
     Raises:
         LabError: a prompt with its context is too long for the model.

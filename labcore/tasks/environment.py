@@ -46,8 +46,8 @@ class Environment(Protocol):
 
 
 class Begun(NamedTuple):
-    """A turn with which an episode begins, as somebody wrote it. `instead`: what the model reads in place of the
-    environment's answer; None: that answer."""
+    """A given turn at the start of an episode. `instead` is the text that the model reads in place of the environment's
+    answer; None: it reads that answer."""
 
     text: str
     instead: str | None = None
@@ -112,8 +112,8 @@ class Play:
                            "model to read.")
 
     def step(self, text: str, instead: str | None = None) -> Move:
-        """Have the environment answer a turn. While the episode goes on, `instead` is said in place of its answer; the
-        reward and the state stay the environment's."""
+        """Have the environment answer a turn. Unless the episode ends, the model reads `instead` in place of the
+        answer; reward and state stay those of the environment."""
         assert not self.done, "the episode is over"
         turn = len(self.moves) + 1
         observation, reward, done = self._environment.step(text)

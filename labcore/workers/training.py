@@ -161,7 +161,7 @@ class Training:
             raise self._dropped() from error
 
     def _dropped(self) -> Ended:
-        """The end of a run that has left a step in its middle. What is whole of it is saved first."""
+        """End a run that stopped in the middle of a step. Its complete steps are saved first."""
         self._newest = None
         self._save_whole()
         self._save_best()

@@ -207,8 +207,8 @@ def population(session: LlmSession, world: World, least: float = 0.0) -> list[Pa
     """Every pair with its probability: (p, prompt, chosen, rejected, the reference's side), p > `least`. They sum to 1.
 
     Of two completions drawn from the run's source: the task's own, or the reference or the policy at the run's
-    temperature. Pairs of the reference need two rewards that differ and two texts that are not empty; those of the
-    policy's own samples take a tie as it comes, the first chosen.
+    temperature. Pairs of the reference need two rewards that differ and two texts that are not empty; in pairs of the
+    policy's own samples the first side is chosen if the rewards are equal.
 
     Raises:
         LabError: there are too many, or the group is not one of two.

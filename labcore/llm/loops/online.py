@@ -81,8 +81,8 @@ def run(session: LlmSession) -> Iterator[Stage]:
 
 
 def learn_numbers(session: LlmSession, totals: Tensor, kl: float, completions: int) -> dict[str, float]:
-    """Move what a run learns beside its networks: the mean of all rewards by those that are new, `totals` (N,), and β's
-    factor by the KL of the step's completions. What is logged of it."""
+    """Update the statistics of a run: the mean of all rewards, by the new rewards `totals` (N,), and β's adaptive
+    factor, by the KL of the step's completions. Returns their metrics."""
     knobs, earned = session.knobs, totals[~totals.isnan()].double()
     if len(earned):
         session.past_count += len(earned)

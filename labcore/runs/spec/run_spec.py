@@ -111,7 +111,7 @@ class RunSpec:
 
     @property
     def stem(self) -> str:
-        """The beginning of the names of its runs, which are those of folders.
+        """The prefix of its runs' ids, which are names of folders.
 
         A task may be an environment's id, such as ALE/Pong-v5, of any length: its end says most.
         """
