@@ -15,8 +15,7 @@ import streamlit as st
 from app.theme import number
 from app.tokens import readable
 
-CSS =
-"""
+CSS = """
 <style>
 .rl-episodes{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,320px),1fr));gap:14px 22px;
   margin:2px 0 6px}
@@ -78,9 +77,9 @@ def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
 
 
 def card(first: str, episode: Turns, players: Sequence[str] = ()) -> str:
-    """An episode: its first observation and its turns. `by` names the writers of the turns; by default all are the
-    model's. An `open` episode has no end yet. A turn with `answered` has the text of a person in place of the
-    environment's answer."""
+    """An episode: its first observation and its turns. `players` wrote the first turns, and the model all others.
+    An `open` episode has no end yet. A turn with `answered` has a person's text in place of the environment's answer.
+    """
     turns, total = episode["turns"], sum(turn["reward"] for turn in episode["turns"])
     end = "solved" if episode["exact"] else "ended unsolved" if episode.get("ended") else \
         "cut at the length limit" if episode["truncated"] else "not ended"
