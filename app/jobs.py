@@ -93,7 +93,7 @@ def _asked(view: str, choice: Any, newest: jobs.Spec, polled: bool) -> Asked:
 
 
 def _ask(view: str, choice: Any, spec: jobs.Spec) -> Asked:
-    """Take `spec` in place of what the view asked before, which is stopped. What failed before is tried again.
+    """Replace the view's earlier request, whose job is stopped, by `spec`. A failed job is tried again.
 
     Raises:
         LabError: it cannot be stopped.

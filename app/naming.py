@@ -132,7 +132,7 @@ def model(text: str) -> str:
 
 
 def model_title(name: str, learnt: str = "") -> str:
-    """A model in words: what it learnt by, in the words `learnt` where they are given, and how far."""
+    """A model in words: its algorithm, or the words `learnt`, and its step."""
     found, spec = parse(name), spec_of(parse(name).run)
     if found.stage == START:
         return "Untrained"

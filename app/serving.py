@@ -158,7 +158,7 @@ async def forget_closed_tabs() -> None:
 
 
 def expired() -> int:
-    """Drop the sessions that no tab can come back to. Returns how many there were."""
+    """Drop the sessions that no browser tab can return to. Returns their number."""
     if not runtime.exists():
         return 0
     manager: Any = runtime.get_instance()._session_mgr  # Streamlit has no public way to do it

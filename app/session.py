@@ -208,7 +208,8 @@ class Draft:
         return steps_of(self.row, self.weights)
 
     def choose(self, field: str, value: str) -> None:
-        """Take another algorithm, task or model; another algorithm learns the same task: what is `shared` stays.
+        """Choose another algorithm, task or model. Another algorithm learns the same task, so `shared` knobs keep their
+        values.
 
         An algorithm may be a mix as well (`app.algorithms`).
         """

@@ -1,5 +1,4 @@
-"""Plain words for the states of a run, for how long something takes and how large it is; how
-far runs are as HTML. Pure."""
+"""Plain words for the states of a run, for times and for sizes; the progress of runs as HTML. Pure."""
 
 from __future__ import annotations
 

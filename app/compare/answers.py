@@ -41,7 +41,7 @@ GREY = "#8A939D"
 
 
 def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, polled: bool = False) -> None:
-    """The table of a few answers and of how many are right. `colours` are those of the runs on the page around.
+    """The table of a few answers and of the shares of right ones. `colours` are those of the runs on the page around.
 
     `polled`: what is around draws this again every few seconds.
     """

@@ -269,16 +269,16 @@ def small_panels(chosen: Chosen) -> list[str]:
 
 
 def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
-    """The horizontal axes that any of the runs has: first what is made equal where nothing is chosen, then those of the
-    first run."""
+    """The horizontal axes that any of the runs has: first the axis of the default comparison, then those of the first
+    run."""
     there = {axis for trace in traces for axis in trace.axes}
     first = next((trace.spec.kind_row.axes for trace in traces if trace.spec), AXES)
     return {axis: AXES[axis] for axis in dict.fromkeys([*_shared(traces)[:1], *first, *AXES]) if axis in there}
 
 
 def usual_axis(traces: Sequence[Trace], by: str) -> str:
-    """The axis of the curves where none is chosen: what is made equal for the verdict `by`, so that they show what it
-    says."""
+    """The default axis of the curves: the one on which the verdict `by` compares, so that the curves show the
+    verdict."""
     return by if by in _shared(traces) else next(iter(axes_of(traces)), "step")
 
 

@@ -1,4 +1,5 @@
-"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one of them goes."""
+"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one of them is
+running."""
 
 from __future__ import annotations
 

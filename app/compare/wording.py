@@ -124,7 +124,7 @@ def mean(value: Mean | None, digits: int, sign: bool = False) -> str:
 
 
 def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> tuple[str, str]:
-    """(what it comes to, the evidence) of A against B, `fewest` seeds on the smaller side.
+    """(verdict, evidence) of A against B, with `fewest` seeds on the smaller side.
 
     It is said of A where that is `mine`, else of B.
     """
@@ -202,7 +202,7 @@ def _time(row: Row) -> str:
 
 
 def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str:
-    """A mean, and below it how it stands against the baseline, else against the leader; alone where none is judged."""
+    """A mean, and below it the comparison with the baseline, or with the leader; alone if there is no verdict."""
     value = row.final if measure == FINAL else row.equal[measure]
     leader, beaten = table.leaders[measure]
     if len(table.rows) < 2 or measure not in table.verdicts or (measure == FINAL and going):

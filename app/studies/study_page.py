@@ -1,4 +1,4 @@
-"""One study: its claim and setting, what it costs, its runs while they go, and the result beside the recorded one."""
+"""One study: its claim and setting, its cost, its running runs, and the result beside the recorded one."""
 
 from __future__ import annotations
 

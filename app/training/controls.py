@@ -167,7 +167,7 @@ def _common(target: Target, knob: Knob, name: str, unit: bool = True) -> dict[st
 
 
 def _changed(target: Target, knob: Knob, shown: WidgetState) -> None:
-    """The only place where a widget's value leaves the widget. What is refused goes back to what it was."""
+    """The only place where a widget's value leaves the widget. A refused value is reset to the earlier one."""
     if number_boxes.is_box(target.scope, knob, shown.key) and number_boxes.fault(target.scope, knob):
         return  # it is said below the box; it keeps a draft from being started, and no run hears of it
     try:

@@ -184,7 +184,7 @@ def _next_tokens(values: Mapping[str, Value]) -> tuple[str, str, str]:
 
 def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
            values: Mapping[str, Value]) -> list[tuple[str, str, str]]:
-    """(title, example as HTML, words) of what the algorithm's loop does with the `example`."""
+    """(title, example as HTML, words) of each part of the algorithm's loop, for the `example`."""
     asked, right, wrong = map(_cut, example)
     good, bad = f'{right} <span class="rl-pos">✓</span>', f'{wrong} <span class="rl-muted">✗</span>'
     pairs = ("Pairs are made", "The reference model answers; of two answers the better one is chosen.")

@@ -1,4 +1,4 @@
-"""The sentence above a run: what it sees and earns, and how far it is. Home and other pages show the same one.
+"""The sentence above a run: its prompt, its reward and its progress. Home and other pages show the same one.
 
 `html(spec)` is the sentence of a run or of a draft, `now(feed)` its end, which the charts fill in at the step shown.
 """

@@ -1,4 +1,4 @@
-"""The one fragment that polls: status, numbers, live charts and the tabs below, while something goes."""
+"""The one fragment that polls while a run is running: status, numbers, live charts and the tabs below."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completions of problems, and what the networks say of each of their tokens."""
+"""Completions of problems, and the networks' numbers for each of their tokens."""
 
 from __future__ import annotations
 

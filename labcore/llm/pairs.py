@@ -41,7 +41,7 @@ class Pairs:
 
 
 def prepare(session: LlmSession) -> None:
-    """Make what a source wants before the first step.
+    """Prepare the pairs that a source needs before the first step.
 
     Raises:
         LabError: no prompt got both a better and a worse completion.

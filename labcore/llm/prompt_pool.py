@@ -69,7 +69,7 @@ def weights_of(session: LlmSession, rates: Tensor) -> Tensor:
 
 
 def take_note(session: LlmSession, problems: list[Problem], exact: Tensor) -> None:
-    """Update the pass rates by what was sampled of some prompts. exact: bool (P·G,)"""
+    """Update the pass rates by the new completions of some prompts. exact: bool (P·G,)"""
     if not session.knobs.get("prompt_pool"):
         return
     places = {_name(problem): place for place, problem in enumerate(_pool(session))}

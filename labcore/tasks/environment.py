@@ -174,7 +174,7 @@ class EnvironmentTask(ABC):
         """The rows of `count` episodes."""
 
     def player(self, rng: np.random.Generator) -> Player | None:
-        """Somebody whose episode SFT learns; None: nobody plays."""
+        """A player whose episodes SFT learns; None without a player."""
         return None
 
     def begin(self, problem: Problem) -> Play:
@@ -197,7 +197,7 @@ class EnvironmentTask(ABC):
         return Problem(self.begin(asked).first, answer, columns=row)
 
     def played(self, problem: Problem, player: Player) -> Episode:
-        """An episode of somebody's, to its end or the turn limit."""
+        """An episode by a player, to its end or the turn limit."""
         play = self.begin(problem)
         observation = play.first
         while not play.done and len(play.moves) < self.max_turns:

@@ -121,7 +121,7 @@ class Setting:
 
     @property
     def over(self) -> bool:
-        """Whether each of its runs finished or was stopped early: what it comes to is known."""
+        """Whether each of its runs finished or was stopped early, so that its final result is known."""
         return all(run.state == "finished" or run.early for run in self.runs)
 
     @property

@@ -48,7 +48,7 @@ _CLIPS = ("clip_range", *choices.own_knobs(choices.SURROGATE))
 
 
 def not_finite(view: RunView) -> Finding | None:
-    """A loss, or what it is made of, is NaN or infinite from some step on.
+    """A loss, or one of its terms, is NaN or infinite from some step on.
 
     A table may say NaN for a number that a row does not have: where a metric came back before, it must be away for
     longer than it ever was.

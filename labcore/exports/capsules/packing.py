@@ -1,4 +1,4 @@
-"""A run capsule: one zip with all that it takes to make a run again and to check that it comes out the same.
+"""A run capsule: one zip with everything that is needed to repeat a run and to check that the numbers are the same.
 
 It holds the spec, the metrics and events of every step, the timeline of the knobs, the first checkpoint (what the run
 started from: weights, optimizers, random numbers) and the newest, the samples, the user's file, what it was made with,

@@ -1,4 +1,4 @@
-"""Run a capsule again and compare every number of every step with what it holds, bit for bit.
+"""Run a capsule again and compare every number of every step with the recorded one, bit for bit.
 
 The run starts from the capsule's first checkpoint, in a lab of its own that goes away again, and its knobs change
 after exactly as many updates as they did. Left out of the comparison: measurements of the machine (seconds, speed,
@@ -160,7 +160,8 @@ class _Rerun:
             self._store.ask(run_id, "stop")
 
     def _causes(self, difference: Difference) -> tuple[str, ...]:
-        """Why it may have come out otherwise: what is not as it was at the step that differs."""
+        """Possible causes of a difference: other weights, and the versions that differ at the step in question."""
+        
         made_with = [entry for entry in self._capsule.manifest["made_with"]
                      if entry.get("from", 0) < difference.step]
         before = made_with[-1] if made_with else self._capsule.manifest["exported_with"]

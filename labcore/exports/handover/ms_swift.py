@@ -34,7 +34,7 @@ def mapped(plan: Plan) -> list[Line]:
 
 
 def settings(plan: Plan) -> dict[str, Any]:
-    """Arguments and their values: the run's knobs, then what the lab does without a knob."""
+    """Arguments and their values: first the run's knobs, then settings for parts of the lab without a knob."""
     if not kind(plan):
         return {}
     steps = plan.steps * plan.passes * plan.parts

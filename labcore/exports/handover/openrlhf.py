@@ -239,7 +239,7 @@ def mapped(plan: Plan) -> list[Line]:
 
 
 def settings(plan: Plan) -> dict[str, Any]:
-    """Options and their values: the run's knobs, then what the lab does without a knob."""
+    """Options and their values: first the run's knobs, then settings for parts of the lab without a knob."""
     found: dict[str, Any] = {}
     for line in mapped(plan):
         found |= line.settings

@@ -211,7 +211,7 @@ def mapped(plan: Plan) -> list[Line]:
 
 
 def settings(plan: Plan) -> dict[str, Any]:
-    """Hydra keys and their values: the run's knobs, then what the lab does without a knob."""
+    """Hydra keys and their values: first the run's knobs, then settings for parts of the lab without a knob."""
     # verl has no switch for its dual clip: a bound that no ratio reaches turns it off.
     found: dict[str, Any] = {f"{_ACTOR}.clip_ratio_c": 1e6} if plan.loop == "online" else {}
     for line in mapped(plan):

@@ -118,7 +118,7 @@ def _begins_whole(knobs: Mapping[str, Any]) -> bool:
 
 def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: Tape | None = None,
            fresh: bool = False) -> dict[str, float]:
-    """One optimizer update on `rollout` outside of a run, as `run` makes it; what it measured.
+    """One optimizer update on `rollout` outside of a run, as `run` makes it. Returns its metrics.
 
     `fresh`: the policy's weights are still those that sampled `rollout`.
     """
@@ -206,7 +206,7 @@ def token_entropy(session: LlmSession, rollout: Rollout) -> Tensor:
 
 
 def step(session: LlmSession, measured: dict[str, float]) -> dict[str, float]:
-    """One optimizer step of each learning network on the gradients that it holds; what is logged of it.
+    """One optimizer step of each learning network on the gradients that it holds. Returns its metrics.
 
     Raises:
         Diverged: a loss of `measured` or a gradient is not finite.

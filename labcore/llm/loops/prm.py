@@ -85,7 +85,7 @@ def _say_other_steps(session: LlmSession, found: Labelled) -> None:
 
 
 def step(session: LlmSession, loss: float, accuracy: float, tokens: int) -> dict[str, float]:
-    """One optimizer step on the gradient that the model holds; what is logged of the update."""
+    """One optimizer step on the gradient that the model holds. Returns the metrics of the update."""
     session.tokens += tokens
     return {"loss": loss, **session.update(PROCESS_REWARD_MODEL, loss), "step_accuracy": accuracy}
 

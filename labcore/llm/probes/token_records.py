@@ -47,7 +47,7 @@ class Met:
 
     def see(self, logprobs: Tensor, entropy: Tensor, ref_logprobs: Tensor | None = None,
             singled_out: Tensor | None = None) -> None:
-        """Take down a part."""
+        """Record a part."""
         self._references += [] if ref_logprobs is None else [ref_logprobs]
         self._singled_out += [] if singled_out is None else [singled_out]
         self._logprobs.append(logprobs.detach())

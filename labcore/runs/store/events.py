@@ -163,14 +163,14 @@ class EarlyStopping(Database):
             return Decision(changes.log(connection, run_id, "rung", payload, step), run_id, step, dict(payload))
 
     def unjudged(self, sweep: str | None = None) -> dict[str, str]:
-        """Why nobody decides, in a few words: of one sweep, or of all; only those of which it was said."""
+        """The stored reasons why early stopping does not work, of one sweep or of all; only sweeps with a reason."""
         query = sa.select(sweeps.c.id, sweeps.c.fault).where(sweeps.c.fault.is_not(None))
         with self._reading() as connection:
             return {row.id: row.fault for row in connection.execute(
                 query if sweep is None else query.where(sweeps.c.id == sweep))}
 
     def set_unjudged(self, these: Collection[str], why: str | None) -> None:
-        """Say of sweeps why nobody decides; None: somebody does again. Writes only what is new."""
+        """Store why the early stopping of sweeps does not work; None: it works again. Writes only what is new."""
         there = self.unjudged()
         if new := [sweep for sweep in these if there.get(sweep) != why]:
             with self._writing() as connection:
