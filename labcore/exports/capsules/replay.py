@@ -161,7 +161,6 @@ class _Rerun:
 
     def _causes(self, difference: Difference) -> tuple[str, ...]:
         """Possible causes of a difference: other weights, and the versions that differ at the step in question."""
-        
         made_with = [entry for entry in self._capsule.manifest["made_with"]
                      if entry.get("from", 0) < difference.step]
         before = made_with[-1] if made_with else self._capsule.manifest["exported_with"]
