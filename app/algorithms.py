@@ -42,7 +42,7 @@ def keys(kind: Kind, begun: Iterable[Mix] = (), task: Task | None = None) -> lis
 
 
 def words(kind: Kind) -> Callable[[str], str]:
-    """How a key is called in a list."""
+    """Return a function from a key to its label in a list."""
     def label(key: str) -> str:
         if key == MIX:
             return "Mix your own …"

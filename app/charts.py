@@ -38,7 +38,7 @@ def token_dots(samples: dict[str, Any]) -> list[Dot]:
 
 
 def counts_of(dots: Sequence[Dot]) -> dict[str, int]:
-    """How many there are, and how many are clipped (`cut`), have advantage 0 (`still`) or ratio 1 (`one`)."""
+    """The number of tokens, and of those that are clipped (`cut`), have advantage 0 (`still`) or ratio 1 (`one`)."""
     return {"tokens": len(dots), "cut": sum(bool(dot.cut) for dot in dots),
             "still": sum(dot.advantage == 0 for dot in dots), "one": sum(abs(dot.ratio - 1) < 1e-6 for dot in dots)}
 

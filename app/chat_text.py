@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 
 def last_turn(text: str) -> str:
-    """What the user said last in a prompt that a template wrote; a text without a template as it is.
+    """The user's last turn in a prompt that a chat template wrote; any other text unchanged.
 
     >>> last_turn("<|im_start|>user\\n3 + 4?<|im_end|>\\n<|im_start|>assistant\\n")
     '3 + 4?'

@@ -36,7 +36,7 @@ def folded(label: str, inside: str) -> str:
 
 
 def counted(text: str) -> str:
-    """How long a text is, in words; of a script without spaces in characters.
+    """The length of a text in words, or in characters if its script has no spaces.
 
     >>> counted("so"), counted("so it is"), counted("因为三加四等于七所以答案就是七这里没有任何空格的文字")
     ('1 word', '3 words', '26 characters')

@@ -99,7 +99,7 @@ def _begin(state: str, wanted: Sequence[Row]) -> None:
 
 
 def about(rows: Sequence[Row]) -> str:
-    """What the numbers are, and when they were measured."""
+    """A caption on the source of the numbers and the time of the measurement."""
     times = [row.measured["measured"] for row in rows if row.measured]
     said = ("Counted from the models' sizes, not measured yet." if not times else
             f"Measured on this machine, {time.strftime('%d %B %Y, %H:%M', time.localtime(max(times)))}: the fastest of "

@@ -38,7 +38,7 @@ Turns = Mapping[str, Any]  # a completion of a group that has "turns"
 
 
 def show(samples: Mapping[str, Any] | None, run: str) -> None:
-    """Draw two episodes of a step's samples, each with a link that plays it again; nothing of a task with one turn."""
+    """Draw two episodes of a step's samples, each with a link that replays it; nothing for a task with one turn."""
     found = telling(samples or {})
     if not samples or not found:
         return
@@ -77,9 +77,9 @@ def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
 
 
 def card(first: str, episode: Turns, players: Sequence[str] = ()) -> str:
-    """One episode: its first observation, and its turns, written by the model or by these players in their order.
-    `open`: it is being played, so it has no end. A turn that was `answered` by somebody has no answer of the
-    environment."""
+    """An episode: its first observation and its turns. `players` wrote the first turns, and the model all others.
+    An `open` episode has no end yet. A turn with `answered` has a person's text in place of the environment's answer.
+    """
     turns, total = episode["turns"], sum(turn["reward"] for turn in episode["turns"])
     end = "solved" if episode["exact"] else "ended unsolved" if episode.get("ended") else \
         "cut at the length limit" if episode["truncated"] else "not ended"

@@ -111,7 +111,7 @@ def page() -> None:
 
 
 def _questions(sought: str, asked: str) -> int:
-    """The question that the link asks, then all others by topic, or those that have what is sought; how many."""
+    """The question in the link, then all others by topic, or those that match the search. Returns their number."""
     found = [question for question in QUESTIONS if _has(sought, question.ask, question.answer, question.topic)]
     if asked and not sought:
         st.html('<div class="rl-answered">' + "".join(question_html(each, is_open=True) for each in QUESTIONS
@@ -138,7 +138,7 @@ def question_html(question: Question, *, is_open: bool) -> str:
 
 
 def _reference(sought: str) -> int:
-    """The tables, with the rows that have what is sought; how many."""
+    """The tables, with the rows that match the search. Returns their number."""
     st.subheader("Reference", anchor=False)
     found = 0
     for title, head, rows in _tables():

@@ -61,7 +61,7 @@ def _live() -> None:
 
 
 def how_long(finished: Iterable[RunRow]) -> str:
-    """Say how long the clip's run takes: on this machine if it was measured, else where it was recorded."""
+    """The time of the clip's run: on this machine if it was measured, otherwise where it was recorded."""
     if measured := [run.seconds for run in finished if run.spec == spec()]:
         return f"The same run on this machine: about {duration(median(measured))}, as measured here. No download."
     clip = content()

@@ -24,7 +24,7 @@ AT_ONCE_SECONDS = 0.6  # so long a rerun waits for a job that it has just asked 
 
 @dataclass
 class Asked:
-    """The last request of a view; the next one takes its place. `seen` is its last result, and what that was `like`."""
+    """The last request of a view, which the next request replaces. `seen` is its last result with its key `like`."""
 
     choice: Any
     spec: jobs.Spec
@@ -39,7 +39,7 @@ class Asked:
 
 def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any = None,
            polled: bool = False) -> tuple[dict[str, Any] | None, bool]:
-    """What the job `spec` gives, and whether it is there. Where it is not (yet, or never will be) says so here.
+    """The result of the job `spec`, and whether it is ready. Otherwise shows its progress or its error here.
 
     `doing` are the words for what is being waited for, plain text such as "Two models answer". Until then the last
     result of the `view` is given if it was `like` this one, to be shown as what it is. Another `choice` of the user
@@ -79,13 +79,13 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
 
 
 def asked_for(view: str, spec: jobs.Spec) -> jobs.Spec:
-    """What the view shows or waits for, where that is not yet `spec`."""
+    """The job that the view shows or waits for; `spec` if it has none yet."""
     asked: Asked | None = st.session_state.get(f"asked:{view}")
     return asked.spec if asked else spec
 
 
 def _asked(view: str, choice: Any, newest: jobs.Spec, polled: bool) -> Asked:
-    """What the view waits for or shows. Raises LabError where what was under way cannot be stopped."""
+    """The request that the view waits for or shows. Raises LabError if the running job cannot be stopped."""
     asked: Asked | None = st.session_state.get(f"asked:{view}")
     if asked and asked.choice == choice and (asked.spec == newest or polled or not jobs.ended(asked.job)):
         return asked
@@ -93,7 +93,7 @@ def _asked(view: str, choice: Any, newest: jobs.Spec, polled: bool) -> Asked:
 
 
 def _ask(view: str, choice: Any, spec: jobs.Spec) -> Asked:
-    """Take `spec` in place of what the view asked before, which is stopped. What failed before is tried again.
+    """Replace the view's earlier request, whose job is stopped, by `spec`. A failed job is tried again.
 
     Raises:
         LabError: it cannot be stopped.
@@ -127,7 +127,7 @@ def _waiting(view: str, asked: Asked, doing: str) -> None:
 
 
 def _line(view: str, asked: Asked, doing: str) -> None:
-    """What is waited for and since when, and a way to stop it."""
+    """A line with the running job and its time so far, and a button that stops it."""
     job, seconds = asked.job, time.time() - asked.begun
     parts = [f"<b>{html.escape(doing)}</b>", *filter(None, [html.escape(jobs.doing(job))]), duration(seconds)]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"job_waiting:{view}:{job}"):

@@ -56,12 +56,12 @@ def warm_up() -> Lab | None:
 
 
 def titled(sentence: str) -> str:
-    """What the lab says, with runs by their titles where it has their ids."""
+    """A sentence with the titles of runs in place of their ids."""
     return titles.with_titles(sentence, lambda: lab().store)
 
 
 def in_words(error: LabError | str) -> str:
-    """The same as Markdown that shows it as it stands."""
+    """The text of an error for Streamlit's Markdown, in which nothing of it is markup."""
     return literal(titled(worded(str(error))))
 
 

@@ -114,12 +114,12 @@ def written(page: Any) -> dict[str, str]:
 
 
 def texts(values: Mapping[Param[Any], Any]) -> dict[str, str]:
-    """What of some values is no default, as an address holds it."""
+    """The values that are not defaults, as texts for an address."""
     return {each.key: each.write(value) for each, value in values.items() if value != each.default}
 
 
 def foreign(page: type) -> list[str]:
-    """What the address says that is no parameter of the page: ["order=shoe"]."""
+    """The parts of the address that are no parameters of the page: ["order=shoe"]."""
     known = {each.key for each in params(page).values()}
     return [f"{key}={said}" for key, said in query().items() if said and key not in known]
 
@@ -130,7 +130,7 @@ def foreign(page: type) -> list[str]:
 def query() -> dict[str, str]:
     """The present address.
 
-    A refresh that was under way when the user chose still brings the address of before: then the choice counts.
+    A refresh that began before the user's choice still has the old address; then the choice counts.
     """
     said = st.query_params.to_dict()
     for (path, key), (chosen, before, until) in st.session_state.get(CHOSEN, {}).items():
@@ -152,7 +152,7 @@ def put(one: Param[T], value: Any, *, default: Any = None) -> None:
 
 
 def turn(page: type, **values: Any) -> None:
-    """Other values of some of a page's fields; the others stay as they are by now, and what is foreign goes.
+    """New values for some of a page's fields. The others keep their present values; unknown parameters are removed.
 
     Two choices may be made before the page is drawn again.
     """
@@ -172,20 +172,20 @@ def change(changes: Mapping[str, str | None]) -> None:
 
 
 def go(said: Mapping[str, str | None]) -> None:
-    """Another address: what was looked at ends here."""
+    """Another address, which ends the present view."""
     st.session_state.pop(CHOSEN, None)
     replace_all(said)
 
 
 def replace_all(said: Mapping[str, str | None]) -> None:
-    """Have the address say what is shown anyway."""
+    """Write the shown values into the address."""
     wanted = _without_none(said)
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
 
 
 def write() -> None:
-    """Have the browser say what the page was run with.
+    """Set the browser's address to the one with which the page was run.
 
     A link from a page to itself runs it with another query, and leaves the address in the browser as it was.
     """
@@ -198,7 +198,7 @@ def address(said: Mapping[str, str] | None = None) -> str:
 
 
 def _path() -> str:
-    """Which page it is: what was chosen on one is no choice on another."""
+    """The key of the page, because choices on one page are not choices on another."""
     return urlsplit(st.context.url or "").path
 
 

@@ -1,4 +1,4 @@
-"""Short lists of runs for Home, and the offer to resume what was interrupted."""
+"""Short lists of runs for Home, and the offer to resume interrupted runs."""
 
 from __future__ import annotations
 

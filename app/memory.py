@@ -1,5 +1,5 @@
-"""Estimate the memory of the next run on this device, part by part, whether it fits, and what to change if not: a fold
-below the draft."""
+"""The fold below the draft with the estimated memory of the next run on this device, part by part, whether it fits, and
+the settings to change if not."""
 
 from __future__ import annotations
 

@@ -31,8 +31,7 @@ FIELDS = {"kind": "Kind", "algorithm": "Algorithm", "task": "Task", "model": "Mo
 
 
 def title(key: str, specs: Sequence[RunSpec] = ()) -> str:
-    """What a setting is called where it stands for itself, by the knobs of `specs`; where these call it differently,
-    by its sign alone.
+    """The name of a setting on its own, from the knobs of `specs`; only its sign if these name it differently.
 
     >>> title("beta"), title("data"), title("of no algorithm")
     ('KL coefficient β', 'File', 'of no algorithm')
@@ -91,7 +90,7 @@ def written(key: str, value: Any) -> str:
 
 
 def message(run: RunRow) -> str:
-    """What the run says of itself, with other runs by their titles."""
+    """The run's message, with other runs by their titles."""
     return titled(worded(run.message, knobs_of(run.spec.row, run.spec.task_row)))
 
 
@@ -133,7 +132,7 @@ def model(text: str) -> str:
 
 
 def model_title(name: str, learnt: str = "") -> str:
-    """A model in words: what it learnt by, in the words `learnt` where they are given, and how far."""
+    """A model in words: its algorithm, or the words `learnt`, and its step."""
     found, spec = parse(name), spec_of(parse(name).run)
     if found.stage == START:
         return "Untrained"

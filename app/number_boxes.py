@@ -37,7 +37,7 @@ def number(scope: str, name: str, title: str, value: Any, bounds: tuple[float, f
 
 
 def say(scope: str, knob: Knob, column: Any = st) -> None:
-    """Below the box of the knob: why it cannot have what is typed there."""
+    """The sentence below the knob's box that says why the typed value is not possible."""
     if why := fault(scope, knob):
         column.markdown(f":small[:red[{literal(why)}]]")
 

@@ -14,7 +14,7 @@ from labcore.runs.spec.run_spec import RunSpec
 
 
 def large(spec: RunSpec) -> bool:
-    """Whether a run is on a model from a folder or the Hub: what a built-in one answers is there in a second or two."""
+    """Whether a run uses a model from a folder or the Hub; a built-in model answers within a second or two."""
     return spec.model not in MODELS and "/" in spec.model
 
 

@@ -40,7 +40,7 @@ class Section:
 
 
 SECTIONS = (
-    Section("Learn", "Explore ideas in pictures, then predict a run and check it."),
+    Section("Learn", "Explore ideas in pictures, then predict the result of a run and check it."),
     Section("Train", "Start a run, turn its knobs, see why the curve moved."),
     Section("Compare", "Which algorithm or knob is better, and how sure is that?"),
 )

@@ -41,7 +41,7 @@ class Plan(Draft):
 
     @property
     def values(self) -> dict[str, Value]:
-        """As a draft's; but nobody watches these runs one by one, so none of them waits for an eye."""
+        """The knobs of a draft without a pace, because nobody watches these runs one by one."""
         kept = self.fields["knobs"].setdefault(self.place, {})
         known = {knob.key for knob in kinds.algorithm(self.fields["algorithm"], self.kind.key).knobs}
         for key, value in self.kind.unwatched.items():

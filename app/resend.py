@@ -1,7 +1,7 @@
-"""How many of the next drawings of a live chart send all of its rows, and not only the new ones.
+"""Count the next updates of a live chart that send all of its rows instead of only the new ones.
 
-A browser that is slower than the drawings skips some of them, and so may skip the one that had all rows. It asks again
-then, and each time twice as many drawings send them, so that it gets one of them soon.
+A browser that is slower than the updates skips some of them, perhaps the one that had all rows. It then asks again, and
+each time twice as many updates send all rows, so that it soon receives one of them.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ async def forget_closed_tabs() -> None:
 
 
 def expired() -> int:
-    """Drop the sessions that no tab can come back to. Returns how many there were."""
+    """Drop the sessions that no browser tab can return to. Returns their number."""
     if not runtime.exists():
         return 0
     manager: Any = runtime.get_instance()._session_mgr  # Streamlit has no public way to do it
@@ -168,8 +168,8 @@ def expired() -> int:
 
 
 def prepare() -> None:
-    """Do what the first visitor would wait for: import the modules that the scripts of the pages import, make the table
-    of all knobs, and have Streamlit look how it was started, for which it reads the source of every module."""
+    """Do the work that the first visitor would wait for: import the modules of the pages, build the table of all knobs,
+    and run Streamlit's check of how it was started, which reads the source of every module."""
     for page in PAGES:
         for node in ast.parse((Path(__file__).parent / page.script).read_text("utf-8")).body:
             if isinstance(node, ast.ImportFrom) and node.module:

@@ -47,7 +47,7 @@ def page_of(kind: str) -> str:
 
 
 def missing(run_id: str) -> str:
-    """What is said of a link to a run that is not there."""
+    """The sentence for a link to a run that does not exist."""
     return (f"There is no run “{cut(run_id)}” here. It was deleted (the page Runs can restore it for a week), or the "
             f"link is from another lab.")
 
@@ -117,7 +117,7 @@ def forget(run_id: str) -> None:
 
 
 def _view() -> dict[str, str]:
-    """What the link says of how runs are looked at."""
+    """The parameters of the link that set the view of a run."""
     return {key: said for key, said in link.query().items() if key in KEPT and said}
 
 
@@ -147,7 +147,7 @@ class Draft:
 
     @property
     def key(self) -> str:
-        """What is chosen, as lists of algorithms have it."""
+        """The key of the chosen algorithm or mix in lists of algorithms."""
         return algorithms.key_of(self.fields["algorithm"], self.fields["mix"])
 
     @property
@@ -162,12 +162,12 @@ class Draft:
 
     @property
     def knob_scope(self) -> str:
-        """What the widgets of its knobs are called by; those of pretrained weights have other ranges."""
+        """The prefix of its knobs' widget keys; it differs for pretrained weights, whose knobs have other ranges."""
         return f"{self.scope}:{self.place}" + (":pretrained" if self.weights else "")
 
     @property
     def weights(self) -> str:
-        """How its weights are learnt: see `weights_of`."""
+        """The way its weights are trained: see `weights_of`."""
         return weights_of(self.kind, self.fields["model"], self.fields["knobs"].get(self.place, {}))
 
     @property
@@ -208,7 +208,8 @@ class Draft:
         return steps_of(self.row, self.weights)
 
     def choose(self, field: str, value: str) -> None:
-        """Take another algorithm, task or model; another algorithm learns the same task: what is `shared` stays.
+        """Choose another algorithm, task or model. Another algorithm learns the same task, so `shared` knobs keep their
+        values.
 
         An algorithm may be a mix as well (`app.algorithms`).
         """
@@ -323,7 +324,7 @@ class Draft:
 
 
 def _choices(kind: Kind, steps: int = 0) -> list[Param[Any]]:
-    """What of a draft a link can hold besides its knobs; `steps` is the algorithm's own number of them."""
+    """The parameters of a draft in a link, besides its knobs; `steps` is the algorithm's default number of steps."""
     task = _some if kind.any_task else link.one_of(kind.tasks)
     return [Param("algorithm", kind.algorithm, link.one_of(kind.algorithms)), Param("mix", "", mixed.check_name),
             Param("task", kind.task, task),

@@ -81,7 +81,7 @@ def _rows(loop: ast.For) -> list[dict[str, str]]:
 
 
 def _text(node: ast.AST | None, names: dict[str, str]) -> str:
-    """A text as it is written, with … for what is only known when the page is drawn."""
+    """A text of the source, with … for parts that are known only when the page is drawn."""
     match node:
         case ast.Constant(value=str() as text):
             return text

@@ -1,5 +1,4 @@
-"""Plain words for the states of a run, for how long something takes and how large it is; how
-far runs are as HTML. Pure."""
+"""Plain words for the states of a run, for times and for sizes; the progress of runs as HTML. Pure."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ def bar(share: float, colour: str = STATES["running"][0]) -> str:
 
 
 def counts(runs: Iterable[RunRow]) -> str:
-    """How many runs are in each state, with its dot."""
+    """The number of runs in each state, with its dot: HTML."""
     states = Counter((STATES[run.state][0], "stopped early" if run.early else name_of(run).lower()) for run in runs)
     return " ".join(f'<span><span class="rl-dot" style="background:{colour};margin:0 .35rem 0 .8rem"></span>'
                     f"{count:,} {state}</span>" for (colour, state), count in states.items())

@@ -127,8 +127,8 @@ def readable(text: str) -> str:
 
 
 def written(text: str) -> str:
-    """What a model or a person wrote, as safe HTML for a table: a long text by its first and last line, and whole when
-    it is unfolded.
+    """A text by a model or a person as safe HTML for a table: of a long text the first and the last line, which unfold
+    to the whole text.
 
     >>> written("abc "), written("So.\\nIt is\\n7").partition(" <details")[0]
     ('abc·', 'So. … 7')

@@ -17,9 +17,8 @@ KEPT = "held"  # one key for all: most widgets of Streamlit walk over every key 
 
 @dataclass
 class WidgetState:
-    """The value that a widget shows. Where the value was changed by something else, its next generation starts from it.
-
-    `of` is what it chooses from; with other options it is another widget too.
+    """The value that a widget shows. If other code changes the value, a new generation of the widget starts from it.
+    `of` are its options; other options make a new widget too.
     """
 
     name: str
@@ -33,7 +32,7 @@ class WidgetState:
         return f"{self.name}:{self.generation}"
 
     def taken(self) -> Any:
-        """What the user chose, for the widget's `on_change`: it goes on as it is."""
+        """The user's choice, for the widget's `on_change`; the widget keeps it."""
         self.value = st.session_state[self.key]
         return self.value
 

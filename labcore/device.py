@@ -36,7 +36,7 @@ def _named(name: str) -> torch.device:
 
 
 def resume_generator(generator: torch.Generator, saved: torch.Tensor, seeds: Sequence[int]) -> list[str]:
-    """Go on with the random numbers of a checkpoint, whose generator had the state `saved`, uint8.
+    """Restore the random numbers of a checkpoint, whose generator had the state `saved`, uint8.
 
     Those of another kind of device cannot be gone on with: they begin anew, of `seeds`. Returns what is to be said of
     it: nothing where they go on.

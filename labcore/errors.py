@@ -11,7 +11,7 @@ _LONG = re.compile(rf"[^\s/'\"]{{{ECHO + 1},}}|\S{{{4 * ECHO},}}")  # a name, or
 
 
 class LabError(Exception):
-    """Something the user can mend. The message is one sentence: what is wrong, where, what to do.
+    """An error that the user can fix. The message is one sentence: what is wrong, where, what to do.
 
     It is one line whatever it repeats, and names in it are cut.
     """

@@ -43,8 +43,8 @@ def processor() -> str:
 
 
 def exact_processor() -> str:
-    """The same with its family and model, which a virtual machine may leave out of the name: between two of them,
-    numbers may differ in their last bits."""
+    """The processor's name with its family and model, which a virtual machine may leave out of the name. Between two
+    models, numbers may differ in their last bits."""
     info = _cpuinfo()
     kind = [f"{key.removeprefix('cpu ')} {info[key]}" for key in ("cpu family", "model") if key in info]
     return ", ".join([processor(), *kind])
@@ -76,7 +76,7 @@ def bf16(device: str = "auto") -> Bf16:
 
 
 def bf16_said() -> str:
-    """The same of the device that a page's runs use, in a sentence; empty where it is unknown."""
+    """A sentence on the bf16 arithmetic of the device that a page's runs use; empty if it is unknown."""
     found = bf16()
     if found.able is None:
         return ""

@@ -1,4 +1,4 @@
-"""Show what the curves of the CartPole page do not: the policy acting, and the single episodes behind the mean
+"""The pictures of the CartPole page beside its curves: the policy acting, and the single episodes behind the mean
 return."""
 
 from __future__ import annotations

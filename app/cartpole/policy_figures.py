@@ -80,7 +80,7 @@ def actions_figure(actions: Sequence[Sequence[float]], stds: Sequence[Sequence[f
 
 
 def spread_words(actions: Sequence[Sequence[float]], stds: Sequence[Sequence[float]]) -> str:
-    """What the band is, and how wide.
+    """Caption of the band of a Gaussian policy, with its width.
 
     >>> spread_words([[0.5]], [[0.25]])
     'The line is the mean action, the band one standard deviation: σ = 0.25. In training actions are drawn from it.'

@@ -41,7 +41,7 @@ GREY = "#8A939D"
 
 
 def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, polled: bool = False) -> None:
-    """The table of a few answers and of how many are right. `colours` are those of the runs on the page around.
+    """The table of a few answers and of the shares of right ones. `colours` are those of the runs on the page around.
 
     `polled`: what is around draws this again every few seconds.
     """
@@ -75,7 +75,7 @@ def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, poll
 
 
 def _answered(runs: Sequence[RunRow], names: Sequence[str], polled: bool) -> dict[str, Any] | None:
-    """What the checkpoints `names` of the runs answer, once they have: of large models once somebody asks."""
+    """The answers of the checkpoints `names`; None until the job is done. Large models answer only on request."""
     ids, limit = tuple(run.id for run in runs), int(runs[0].spec.knobs["max_new_tokens"])
     doing = f"{len(names)} checkpoint{'s answer' if len(names) > 1 else ' answers'} {COUNT} questions"
     spec: Spec | None = {"job": "quiz", "models": [*_base(runs), *names], "count": COUNT, "seed": SEED,
@@ -153,7 +153,7 @@ def _cell(answer: dict[str, Any], said: str) -> str:
 
 
 def share(column: dict[str, Any], colour: str) -> str:
-    """How many answers are right, with the interval as numbers and as a line from 0 to 1: HTML."""
+    """The share of right answers, with its interval as numbers and as a line from 0 to 1: HTML."""
     judged = [answer["exact"] for answer in column["answers"] if answer["exact"] is not None]
     if not judged:
         return '<span class="rl-muted">no verifier</span>'

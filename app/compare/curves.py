@@ -26,7 +26,7 @@ CHARTS = "compare"  # all of the page, for `resend`
 
 
 class Sent:
-    """The lines that one browser tab has: they are computed again, and sent again, only where their runs have grown.
+    """The lines that one browser tab has. A line is computed and sent again only if its runs have new rows.
 
     Only what is drawn now is kept, and what was drawn before the last two choices: to go back to it is no work.
     """
@@ -73,7 +73,7 @@ def version(group: Group) -> tuple[Any, ...]:
 
 
 def family_version(chosen: Chosen, group: Group) -> tuple[Any, ...]:
-    """The same of the runs that a group's forks began from, and which of its own runs were forked."""
+    """The versions of the parents of a group's forks, and whether each run of the group was forked itself."""
     above = chosen.above
     forked = {parent.run for parent in above.values()}
     return tuple((trace.run in forked, version(Group("", (above[trace.run],), (), {})) if trace.run in above else ())
@@ -98,7 +98,7 @@ def resync() -> None:
 
 
 def payload(chosen: Chosen, metrics: Sequence[str], big: bool, full: bool) -> dict[str, Any]:
-    """What `compare_chart` draws: panels with the lines that are new to the browser."""
+    """The data of `compare_chart`: panels with the lines that the browser does not have yet."""
     groups = look_of(chosen)
     panels = [_panel(chosen, metric, big, full) for metric in metrics]
     scene = "|".join(",".join(trace.run for trace in group.traces) for group in chosen.groups)
@@ -144,7 +144,7 @@ def alt(chosen: Chosen, key: str, lines: Lines) -> str:
 
 
 def words(chosen: Chosen) -> str:
-    """What the lines are: their mean, their band, their smoothing."""
+    """The caption of the lines: their mean, their band and their smoothing."""
     several = any(len(group.traces) > 1 for group in chosen.groups)
     parts = ["Mean over seeds with its 95 % bootstrap band, up to the last step that all of them reached; faint: "
              "single seeds"

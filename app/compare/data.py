@@ -89,13 +89,13 @@ class Chosen:
         return next(place for place, group in enumerate(self.groups) if run in runs_of(group))
 
     def with_metrics(self, metrics: Sequence[str], sources: Sequence[Source] | None = None) -> Chosen:
-        """The same runs, with these metrics as well; `sources` are they as they were read again."""
+        """A copy with these metrics loaded too; `sources` are the runs if they were read again."""
         sources = self.sources if sources is None else tuple(sources)
         traces = tuple(reader().traces(sources, metrics))
         return replace(self, sources=sources, traces=traces, groups=regrouped(self, traces))
 
     def again(self, sources: Sequence[Source] | None = None) -> Chosen:
-        """The same runs as they are now; `sources` if they were found again already. Deleted ones are left out."""
+        """A copy with the present state of the runs, without deleted runs; `sources` if they were read already."""
         kept, sources = set(self.run_ids), find(self.place)[0] if sources is None else sources
         return self.with_metrics([self.metric], [source for source in sources if name_of(source) in kept])
 
@@ -269,16 +269,16 @@ def small_panels(chosen: Chosen) -> list[str]:
 
 
 def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
-    """The horizontal axes that any of the runs has: first what is made equal where nothing is chosen, then those of the
-    first run."""
+    """The horizontal axes that any of the runs has: first the axis of the default comparison, then those of the first
+    run."""
     there = {axis for trace in traces for axis in trace.axes}
     first = next((trace.spec.kind_row.axes for trace in traces if trace.spec), AXES)
     return {axis: AXES[axis] for axis in dict.fromkeys([*_shared(traces)[:1], *first, *AXES]) if axis in there}
 
 
 def usual_axis(traces: Sequence[Trace], by: str) -> str:
-    """The axis of the curves where none is chosen: what is made equal for the verdict `by`, so that they show what it
-    says."""
+    """The default axis of the curves: the one on which the verdict `by` compares, so that the curves show the
+    verdict."""
     return by if by in _shared(traces) else next(iter(axes_of(traces)), "step")
 
 
@@ -336,7 +336,7 @@ def _algorithm(group: Group) -> str:
 
 
 def note(group: Group, metric: str, counted: Group | None = None) -> str:
-    """How much a group's line rests on; `counted` are those of its runs that the line and the verdict are of.
+    """The number of seeds behind a group's line; `counted` are the runs that the line and the verdict use.
 
     Seeds that have not started are counted; one seed is no evidence.
     """

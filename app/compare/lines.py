@@ -26,8 +26,8 @@ Lines = dict[str, Line]
 
 @dataclass(frozen=True)
 class Look:
-    """How a chart is looked at: its metric and axis, the smoothing, whether each seed is drawn, the most points of a
-    line, and whether a smoothed mean has the mean of the rows behind it."""
+    """The view of a chart: its metric and axis, the smoothing, whether each seed is drawn, the largest number of points
+    of a line, and whether the unsmoothed mean is drawn behind a smoothed one."""
 
     metric: str
     axis: str
@@ -159,7 +159,7 @@ def ends(band: Line) -> tuple[list[float], list[float], list[float]]:
 
 
 def digits(values: np.ndarray, count: int = 6) -> list[float]:
-    """Rounded to so many significant digits: what a screen can show, and short to send.
+    """Rounded to so many significant digits: enough for a screen, and short to send.
 
     >>> digits(np.array([0.123456789, -1234567.0, 0.0, 2.0]))
     [0.123457, -1234570.0, 0.0, 2.0]

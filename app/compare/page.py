@@ -1,4 +1,5 @@
-"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one of them goes."""
+"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one of them is
+running."""
 
 from __future__ import annotations
 
@@ -139,7 +140,7 @@ def _moved(chosen: Chosen) -> list[tuple[Any, ...]]:
 
 
 def _shape(sources: list[Source]) -> list[tuple[Any, ...] | str]:
-    """What the page around the view depends on."""
+    """The state on which the page around the view depends."""
     return [(source.id, source.state, source.step > 0) if isinstance(source, RunRow) else source for source in sources]
 
 

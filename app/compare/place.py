@@ -1,4 +1,4 @@
-"""The link parameters of the Compare page: which runs, and how they are shown."""
+"""The link parameters of the Compare page: the runs, and the view of them."""
 
 from __future__ import annotations
 

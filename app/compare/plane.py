@@ -89,7 +89,7 @@ def has_front(points: Sequence[Point]) -> bool:
 
 @dataclass(frozen=True)
 class Plane:
-    """How the plane is drawn: with the `ways` of the runs or only where they ended, with a legend or not.
+    """Options of the plane: with the `ways` of the runs or only their end points, with a legend or without.
 
     `names` are what groups are called where not as in the legend, by label; `open` says, as HTML, why a group's mean is
     drawn as an open marker.
@@ -107,7 +107,7 @@ PLANE = Plane()
 
 def payload(chosen: Chosen, reward: str, points: list[Point], full: bool, plane: Plane = PLANE,
             cost: str = COST) -> dict[str, Any]:
-    """What `compare_chart` draws: one panel."""
+    """The data of `compare_chart`: one panel."""
     metric, other = METRICS[reward], METRICS[cost]
     lines = lines_of(chosen, reward, points, sent(), plane, cost)
     scene = "|".join(",".join(trace.run for trace in group.traces) for group in chosen.groups)

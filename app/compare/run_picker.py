@@ -198,8 +198,8 @@ def _how_far(far: Progress) -> str:
 
 
 def _queue_buttons(sweep_id: str, runs: Sequence[RunRow]) -> None:
-    """Resume, of what was interrupted also while others go, and Cancel to the right of it: where one click has been the
-    next one must not undo it."""
+    """The buttons Resume (also of interrupted runs while others are running) and Cancel to its right, so that a second
+    click at the same place cannot undo the first."""
     if read_only():
         return
     going = sum(run.state in ACTIVE for run in runs)

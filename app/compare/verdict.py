@@ -203,7 +203,7 @@ def _clause(stand: Standing, metric: Metric, names: Mapping[str, str], going: bo
 
 
 def _few(names: Sequence[str]) -> str:
-    """One or two names, or how many there are: a headline has no room for more."""
+    """One or two names, or the number of names: a headline has no room for more."""
     return wording.listed(names) if len(names) <= 2 else f"{len(names)} others"
 
 

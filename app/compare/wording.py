@@ -77,7 +77,7 @@ def place(value: float) -> str:
 
 
 def updates(stand: Standing, names: Mapping[str, str]) -> str:
-    """How many updates the groups made at an equal cost, where that differs: the cause that is most likely.
+    """The numbers of updates that the groups made at equal cost, if they differ: a likely cause of a lead.
 
     "PPO made 198 updates in these tokens, GRPO 48." Of many groups only the range.
     """
@@ -124,7 +124,7 @@ def mean(value: Mean | None, digits: int, sign: bool = False) -> str:
 
 
 def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> tuple[str, str]:
-    """(what it comes to, the evidence) of A against B, `fewest` seeds on the smaller side.
+    """(verdict, evidence) of A against B, with `fewest` seeds on the smaller side.
 
     It is said of A where that is `mine`, else of B.
     """
@@ -142,7 +142,7 @@ def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> 
 
 
 def measured(better: str) -> str:
-    """What the numbers of a run are, for a caption; `better` is empty for a metric that has no best.
+    """A caption that defines the value of a run; `better` is empty for a metric without a best value.
 
     >>> measured("")
     'Value per run: mean of its last 5 steps up to that point, or its last row.'
@@ -202,7 +202,7 @@ def _time(row: Row) -> str:
 
 
 def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str:
-    """A mean, and below it how it stands against the baseline, else against the leader; alone where none is judged."""
+    """A mean, and below it the comparison with the baseline, or with the leader; alone if there is no verdict."""
     value = row.final if measure == FINAL else row.equal[measure]
     leader, beaten = table.leaders[measure]
     if len(table.rows) < 2 or measure not in table.verdicts or (measure == FINAL and going):
@@ -233,10 +233,10 @@ def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str
 
 
 def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] = ()) -> str:
-    """The settings of the runs of `specs` that differ, one line each, as HTML; empty where none do.
+    """The settings of the runs of `specs` that differ, one line each, as HTML; empty if none differ.
 
-    Groups of one algorithm stand beside each other. What only some of the groups have is folded. What is not written as
-    files have it has its key to hover.
+    Groups of one algorithm stand beside each other. Settings that only some of the groups have are folded. A value
+    whose words are not its key in files shows the key in a tooltip.
     """
     if not table.config:
         return ""
@@ -260,7 +260,7 @@ def settings(table: Table, looks: Mapping[str, Look], specs: Sequence[RunSpec] =
 
 def folded(count: int, inner: str) -> str:
     """Settings that only some of the groups have, of which there may be dozens, behind a click; empty without any."""
-    words = f"{count} setting{'s' * (count > 1)} that only some of them have"
+    words = f"{count} setting{'s' * (count > 1)} that only some of the runs have"
     return f'<details class="rl-some"><summary>{words}</summary>{inner}</details>' if count else ""
 
 
@@ -298,5 +298,5 @@ def value_words(key: str, values: Sequence[Any]) -> list[str]:
 
 
 def not_finished(words: str) -> str:
-    """What is hovered of a group whose runs did not all finish, as HTML; nothing where all did."""
+    """The tooltip of a group with unfinished runs, as HTML; empty if all finished."""
     return f"<br>not finished:<br>{words}" if words else ""

@@ -32,7 +32,7 @@ NO_OPTIMUM = ("At β = 0, where the KL is only measured, or without a reference,
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
-    """A figure for each prompt at the step that the page shows, and in words what is exact about it."""
+    """A figure for each prompt at the shown step, with a caption on its exact values."""
     samples = files.newest(run.id, "samples", step)
     if samples is None:
         st.caption("The policies are drawn after the first step.")

@@ -13,7 +13,7 @@ from app.foundations.own_models import action_space, next_token
 
 @dataclass(frozen=True)
 class Return:
-    """A place of the lab where this comes back: a page and what its link says."""
+    """A place of the lab that uses the idea: a page and the text of its link."""
 
     words: str
     page: str

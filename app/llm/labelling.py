@@ -54,7 +54,7 @@ def close() -> None:
 
 
 def show(run: RunRow | None, spec: RunSpec) -> None:
-    """The pair to label, how many there are, and what can be done with them."""
+    """The pair to label, the number of labels, and the buttons for them."""
     with st.container(border=True, key="labelling"):
         try:
             asked = _asked(run, spec)
@@ -157,7 +157,8 @@ def words(spec: RunSpec, there: Sequence[dict[str, Any]]) -> str:
 
 
 def agreement(spec: RunSpec, there: Sequence[dict[str, Any]]) -> tuple[int, int] | None:
-    """On how many labels the person and the gold score agree, of those where it has a better side; None without one."""
+    """The number of labels that agree with the gold score, among pairs in which it prefers a side; None without a gold
+    score."""
     if not spec.task_row.verifiable:
         return None
     exact = replace(spec, knobs={**spec.knobs, "label_temperature": 0.0})

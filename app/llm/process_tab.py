@@ -111,8 +111,8 @@ def _steps(answer: Mapping[str, Any]) -> str:
 
 
 def step_card(text: str, score: float, label: float | None, by: str = "labelled") -> str:
-    """A step in the colour of its score, with the score below it: safe HTML. `label` is what `by` says of it, None
-    where nobody says it."""
+    """A step in the colour of its score, with the score below it: safe HTML. `label` is the verdict of `by` on the
+    step; None without a verdict."""
     colour = "light-dark(#0072B2,#4FA8E0)" if score >= CHANCE else "light-dark(#B85C00,#F2B84B)"
     share = round(120 * abs(score - CHANCE))
     wrong = "" if label is None or label > CHANCE else ";text-decoration:underline wavy light-dark(#B85C00,#F2B84B)"

@@ -31,7 +31,7 @@ STRONGER = 3  # times β, where it is not below what the task takes
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
-    """Both rewards over the steps and over √KL, what they say at the step shown, and what helps."""
+    """Both rewards over the steps and over √KL, a sentence on them at the shown step, and remedies."""
     points = proxy.course(feed.steps)
     if not points:
         st.caption("Both rewards are drawn after the first step.")

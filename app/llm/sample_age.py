@@ -17,7 +17,7 @@ def said(group: Mapping[str, Any]) -> str:
 
 
 def sentence(group: Mapping[str, Any]) -> str:
-    """The same as a sentence.
+    """A sentence on the age of a group's completions.
 
     >>> sentence({"age": 6})
     'The completions were sampled 6 updates ago, by an older policy.'

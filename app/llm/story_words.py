@@ -25,8 +25,8 @@ def likelihood(logprob: float) -> str:
 
 
 def moved(before: float, after: float, several: bool = False) -> str:
-    """"rises from 31 % to 47 %", or that it stays, by the log-probs (nats). Where both probabilities are too small to
-    be told apart it is the log-prob that moves. `several`: of more than one answer, "rise from …".
+    """The change of a probability in words, such as "rises from 31 % to 47 %", from two log-probs (nats). If both
+    probabilities are too small to be told apart, the log-probs are named. `several`: the plural, "rise from …".
 
     >>> moved(log(0.31), log(0.47)), moved(log(0.2), log(0.1)), moved(log(0.5), log(0.5002))
     ('rises from 31 % to 47 %', 'falls from 20 % to 10 %', 'stays at 50 %')

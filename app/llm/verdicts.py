@@ -59,7 +59,7 @@ def _rewarded_so(wanted: float, exact: bool | None, reward: float | None) -> boo
 
 
 def bands(samples: Sequence[Sample]) -> list[Band]:
-    """By verdict; by reward where there is none, or where all are judged alike and the rewards say more."""
+    """Group by verdict; by reward if there is no verdict, or if all verdicts are equal and the rewards are not."""
     verdicts = {sample.exact for sample in samples} - {None}
     rewards = sorted({sample.reward for sample in samples if sample.reward is not None}, reverse=True)
     if verdicts and (len(verdicts) == 2 or len(rewards) < 2):

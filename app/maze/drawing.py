@@ -67,7 +67,7 @@ def heat(maze: Maze, sample: dict[str, Any], what: str) -> dict[str, Any] | None
 
 
 def truth(sample: dict[str, Any]) -> tuple[Numbers | None, str]:
-    """The exact values that the sample's are held against, and what they are: V*, or those of the policy."""
+    """The exact values with which the estimates are compared, and their name: V*, or the values of the policy."""
     return sample.get("truth", sample.get("optimal")), sample.get("truth_of") or "V*"
 
 

@@ -170,7 +170,7 @@ def _here(draft: Draft) -> Place:
 
 
 def _put(draft: Draft, place: Place) -> None:
-    """Make the draft's maze what it was or shall be. The knobs of the algorithm come along."""
+    """Replace the draft's maze by an earlier or a new one, and keep the knobs of the algorithm."""
     st.session_state[CHANGED] = True
     task, text = place
     kept = {knob.key: draft.values[knob.key] for knob in draft.row.knobs}
@@ -180,7 +180,7 @@ def _put(draft: Draft, place: Place) -> None:
 
 
 def _change(draft: Draft, change: Callable[[Maze, Given], Maze]) -> Callable[[Given], None]:
-    """A callback that changes the maze; what it refuses is said in a sentence, and nothing is changed."""
+    """A callback that changes the maze. If the change is not possible, it shows a sentence and changes nothing."""
     def changed(value: Given) -> None:
         st.session_state[CHANGED] = True
         try:

@@ -39,8 +39,8 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any], asked: Mappin
     """The reward model to choose, the chosen answer and all others below it. `asked`: the prompt and what belongs to
     it, as the job has them."""
     if spec.task_row.has_turns:
-        st.info("A reward model reads a completion as one answer, and this task has several turns.",
-                icon=":material/info:")
+        st.info("Best of n is not available here: a reward model scores a single answer, and this task has several "
+                "turns.", icon=":material/info:")
         return
     known = scorers(spec, runs_of("llm"))
     if not known:
@@ -55,7 +55,8 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any], asked: Mappin
         by = widget_state("playground:by", place.by)
         st.selectbox("Score of an answer", RANKINGS, RANKINGS.index(by.value), key=by.key, width=230,
                      format_func=WORDS.__getitem__, on_change=lambda: go(by=by.taken()),
-                     help="How the scores of its steps become one. A model of whole answers gives one score anyway.")
+                     help="How the scores of the steps are combined into one. A reward model of whole answers gives a "
+                          "single score.")
     name = parse(place.models[0]).pinned.name
     found, fresh = jobs.result({"job": "best_of_n", "model": name, "scorer": scorer, "by": place.by, "seed": place.seed,
                                 "count": place.ranked if place.temperature else 1, **asked, **settings},

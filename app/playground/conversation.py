@@ -48,7 +48,7 @@ def show(place: Place, spec: RunSpec, turns: Turns) -> None:
 
 
 def go_on(prompt: str, turns: Turns, found: Mapping[str, Any]) -> None:
-    """A button for each model: its first answer becomes a turn, and the user says what comes next."""
+    """A button for each model, which adds its first answer as a turn; the user then writes the next turn."""
     with st.container(horizontal=True, gap="small", key="playground_next"):
         for place, column in enumerate(found["columns"]):
             words = "Continue the conversation" if len(found["columns"]) == 1 else f"Continue with {LETTERS[place]}"

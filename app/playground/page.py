@@ -109,7 +109,7 @@ def _right(place: Place) -> None:
 
 @st.cache_data(show_spinner=False, max_entries=16)
 def presets(run: str) -> list[tuple[str, str | None]]:
-    """Prompts of the run's task with their answers, always the same; without answers where nobody can judge."""
+    """Prompts of the run's task with their answers, always the same; without answers if the task has no verifier."""
     spec = spec_of(run)
     problems = make_task(spec.task_row, spec.knobs, spec.data).problems(PRESETS, np.random.default_rng(0))
     return [(each.prompt, each.answer if spec.task_row.verifiable else None) for each in problems]

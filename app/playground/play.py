@@ -1,7 +1,7 @@
-"""Play an episode with the model: any turn by you or by it, on from any turn, and answers of the environment by you.
+"""Play an episode together with the model: write turns, go back to a turn, or answer in place of the environment.
 
-The hidden start is the seed's, or that of a stored episode, which is then played again. At the end the model's own
-episode with the same start stands beside it.
+The hidden start is drawn from the seed, or is that of a stored episode, which is then played again. At the end, an
+episode that the model plays by itself from the same start is shown beside it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ YOU, MODEL, STORED = "you", "model", "stored"
 
 @dataclass
 class Kept:
-    """The episode that this tab plays. `of` says which start it has, `number` counts new ones. `turns` are those so
-    far and `by` who wrote each. `asked` is how many turns the model is about to write: 0 for none, None for all."""
+    """The episode in this browser tab. `of` identifies its start, and `number` counts new episodes. `turns` are the
+    turns so far, and `by` says who wrote each. `asked`: number of turns that the model is to write, None for all."""
 
     of: Any
     number: int = 0
@@ -50,7 +50,7 @@ class Kept:
 
 
 def show(place: Place, spec: RunSpec, settings: Mapping[str, Any]) -> None:
-    """The episode so far with the ways to go on, and once it is over the model's own episode beside it."""
+    """The episode so far, with buttons to continue it; at its end, the episode of the model by itself."""
     task = make_task(spec.task_row, spec.knobs, spec.data)
     assert isinstance(task, EnvironmentTask), "its row of the catalog says so"
     with st.expander("Play an episode, with or against the model", expanded=place.replay is not None):
@@ -72,7 +72,7 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any]) -> None:
             if over:
                 _models(about)
             else:
-                st.caption("When this episode is over, the model plays one alone with the same hidden start.")
+                st.caption("At the end of this episode, the model plays one by itself with the same hidden start.")
 
 
 def _kept(of_link: Any, stored: tuple[Any, list[Begun]] | None) -> Kept:
@@ -93,8 +93,8 @@ def _stored(place: Place) -> tuple[Any, list[Begun]] | None:
     found = groups[group] if group < len(groups) else {}
     members = found.get("completions") or []
     if "row" not in found or completion >= len(members):
-        st.info(f"The run has no episode {completion + 1} of group {group + 1} at step {step:,} that can be played "
-                f"again. Here is a new one.", icon=":material/info:")
+        st.info(f"Episode {completion + 1} of group {group + 1} at step {step:,} is not stored, so it cannot be played "
+                "again. This is a new episode.", icon=":material/info:")
         return None
     return found["row"], [Begun(turn["text"]) for turn in members[completion]["turns"]]
 
@@ -118,7 +118,7 @@ def pictured(play: Play, begun: Sequence[Begun] = ()) -> dict[str, Any]:
 
 
 def _go_on(kept: Kept, played: Play, most: int) -> None:
-    """A box for the next turn, the model's ways to write it, and a box for what the environment says."""
+    """A box for the next turn, buttons for the model's turns, and a box for an answer of the environment."""
     turn, key = len(played.moves) + 1, f"{kept.number}:{len(kept.turns)}"
     with st.form(f"playground:turn:{key}", border=False), st.container(
             horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -128,7 +128,7 @@ def _go_on(kept: Kept, played: Play, most: int) -> None:
             st.rerun()
     with st.container(horizontal=True, gap="small"):
         for words, count, icon in (("Model writes this turn", 1, "smart_toy"),
-                                   ("Model plays on", None, "fast_forward")):
+                                   ("Model plays to the end", None, "fast_forward")):
             if st.button(words, icon=f":material/{icon}:", key=f"playground:model:{count}:{key}"):
                 kept.asked = count
                 st.rerun()
@@ -141,15 +141,15 @@ def _environment(kept: Kept, said: str, key: str) -> None:
     with st.popover("Answer as the environment", icon=":material/edit:"), st.form(f"playground:instead:{key}",
                                                                                   border=False):
         text = st.text_input("The model reads", said, key=f"playground:reads:{key}",
-                             help="The model reads this in place of the last answer. The environment itself goes on "
-                                  "as before: its state and its rewards do not change.")
+                             help="The model reads this text in place of the environment's last answer. The state and "
+                                  "the rewards of the environment do not change.")
         if st.form_submit_button("Replace the answer") and text:
             kept.turns[-1] = kept.turns[-1]._replace(instead=text)
             st.rerun()
 
 
 def _model_writes(kept: Kept, about: Mapping[str, Any]) -> None:
-    """Have the model write what it was asked for, and take it down."""
+    """Have the model write the turns that it was asked for, and add them to the episode."""
     found, fresh = jobs.result({**about, "begun": [*map(list, kept.turns)], "turns": kept.asked}, "The model plays",
                                "playground:writes")
     if found is not None and fresh:
@@ -160,7 +160,7 @@ def _model_writes(kept: Kept, about: Mapping[str, Any]) -> None:
 
 
 def _back(kept: Kept, place: Place) -> None:
-    """Take over from a turn, or begin another episode."""
+    """Buttons that go back to a turn or begin a new episode."""
     if not kept.turns:
         return
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -178,8 +178,8 @@ def _new(kept: Kept, place: Place) -> None:
 
 
 def _models(about: Mapping[str, Any]) -> None:
-    """The model's own episode."""
+    """The episode that the model plays by itself."""
     found, _ = jobs.result({**about, "begun": [], "turns": None}, "The model plays alone", "playground:play")
     if found is not None:
-        st.html(f"{CSS}<p style='font-size:14px;margin:0 0 4px'>The model alone, with the same hidden start</p>"
+        st.html(f"{CSS}<p style='font-size:14px;margin:0 0 4px'>The model by itself, with the same hidden start</p>"
                 f"{card(found['first'], found)}")

@@ -56,7 +56,7 @@ def own_prompt(place: Place) -> None:
 
 
 def show(place: Place, settings: dict[str, Any], prompt: tuple[str, str | None] | None) -> None:
-    """The ballot, the tally so far, and what to do with the votes. `prompt` and its answer, or prompts of the task."""
+    """The ballot, the tally so far, and the uses of the votes. `prompt` and its answer, or prompts of the task."""
     names = [parse(name).pinned.name for name in place.models]
     if len(set(names)) < 2:
         st.info("A vote needs two different models: add a second one on the left.", icon=":material/info:")

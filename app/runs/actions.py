@@ -108,7 +108,7 @@ def _select_nothing() -> None:
 
 
 def _steer(chosen: Sequence[Entry]) -> None:
-    """Resume what can be resumed, stop what runs."""
+    """Resume the runs that can be resumed, and stop the running ones."""
     here = [entry for entry in chosen if entry.kind in KINDS]  # no watched runs
     resumable = [entry.id for entry in here if entry.state in RESUMABLE]
     going = [entry.id for entry in here if entry.state in ACTIVE]
@@ -134,7 +134,7 @@ def _stop(run_ids: Sequence[str]) -> None:
 
 
 def _tags(chosen: Sequence[Entry]) -> None:
-    """The tags that all chosen runs have; what is added or taken away is so for all of them."""
+    """The tags that all chosen runs have; adding or removing one changes all of them."""
     ids = [entry.id for entry in chosen]
     known = sorted({tag for entry in chosen for tag in entry.tags})
     shared = [tag for tag in known if all(tag in entry.tags for entry in chosen)]

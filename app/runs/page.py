@@ -1,4 +1,4 @@
-"""The page Runs: one table of all runs, with search, filters and groups above it, and actions on what is selected."""
+"""The page Runs: one table of all runs, with search, filters and groups above it, and actions on the selected runs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ A minus negates a term: `-failed`. All terms must match. Knobs have their values
 
 
 def page() -> None:
-    """The whole page, in one fragment that polls while something goes or is still being read."""
+    """The whole page, in one fragment that polls while a run is running or rows are still being read."""
     try:
         purge(lab().store)
     except LabError as error:  # a full disk, say: the list must still open
@@ -61,7 +61,7 @@ def page() -> None:
 
 
 def _read(anew: bool) -> None:
-    """Read the list: all of it where it may have changed, else only what goes."""
+    """Read the list: all of it if it may have changed, otherwise only the running runs."""
     state, now = st.session_state, view()
     before: list[Entry] | None = state.get(ENTRIES)
     if state.pop(STALE, False) or anew or before is None or not complete(before) or now.deleted:

@@ -35,7 +35,7 @@ def _order(said: str) -> str:
 
 
 def _group(said: str) -> str:
-    """Read what a link groups by: a field, or a knob by its key or its sign."""
+    """Read the grouping of a link: a field, or a knob by its key or its sign."""
     keys = () if said in FIELDS else names().get(said, ())
     if said not in GROUPS and len(keys) != 1:
         raise LabError("choose a field or a knob")

@@ -110,7 +110,7 @@ def _key(names: Sequence[str]) -> str:
 
 
 def _row(contrast: Contrast, scale: Scale, found: Mapping[str, Mapping[str, Found]], measured: bool) -> str:
-    """A contrast; `measured`: with what is measured, which is not in the heading."""
+    """A contrast; `measured`: with the name of its measure, if that is not in the heading."""
     there = {name: each[contrast.label] for name, each in found.items() if contrast.label in each}
     what = f"{html.escape(contrast.measure.words)}. " if measured else ""
     title = f"<div>{html.escape(contrast.label)}<small>{what}Claimed: {contrast.region}</small></div>"
@@ -171,7 +171,7 @@ def _bar(name: str, found: Estimate, scale: Scale, top: float) -> str:
 
 
 def settings(own: Result) -> str:
-    """The mean of each setting with its seeds' numbers, as a table of HTML, by what is measured."""
+    """A table of each setting's mean with the numbers of its seeds, for each measure: HTML."""
     rows = "".join(
         f"<tr><td>{html.escape(measure.words)}</td><td>{html.escape(label)}</td>"
         f"<td>{_number(sum(values) / len(values), measure)}</td>"

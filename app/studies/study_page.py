@@ -1,4 +1,4 @@
-"""One study: its claim and setting, what it costs, its runs while they go, and the result beside the recorded one."""
+"""One study: its claim and setting, its cost, its running runs, and the result beside the recorded one."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _launch(specs: list[RunSpec]) -> None:
 
 
 def _going(study: Study, runs: Runs) -> None:
-    """How far the runs are, and a way to stop them."""
+    """The progress of the runs, and a button that stops them."""
     rows = runs.all
     done = sum(row.state not in ACTIVE for row in rows) / len(rows)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="study_going"):
@@ -201,7 +201,7 @@ def _compared(runs: Runs) -> ComparePlace | None:
 
 
 def rule(study: Study) -> str:
-    """How the verdict comes about, in words."""
+    """The rule of the verdict, in words."""
     many = len(study.deciding)
     level = (f"The intervals of the {many} deciding contrasts hold jointly with 95 % confidence" if many > 1 else
              "The interval of the deciding contrast holds with 95 % confidence")

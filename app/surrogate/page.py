@@ -134,5 +134,5 @@ def _step_of(place: Place, run: RunRow) -> Tokens | None:
 
 
 def _other(run: str) -> None:
-    """Another run: what the last one's was turned to goes."""
+    """Another run: the values that were changed for the previous run are reset."""
     link.go({link.params(Place)["run"].key: run} if run else {})

@@ -98,7 +98,7 @@ GRABBED = tuple(each.name for each in fields(Place) if each.name not in ("run", 
 
 
 def grab(changes: dict[str, Any]) -> None:
-    """Put what was grabbed into the link; None for what goes back to its default."""
+    """Put the dragged values into the link; None resets a value to its default."""
     known = {name: each for name, each in link.params(Place).items() if name in GRABBED}
     said = {name: known[name].write(value) for name, value in changes.items() if name in known and value is not None}
     values, _ = link.parsed((known[name] for name in said), said)

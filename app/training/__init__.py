@@ -1,1 +1,1 @@
-"""The pages that train: knobs, live curves, what is below them, and what is done with the open run."""
+"""The pages that train: knobs, live curves, the tabs below them, and actions on the open run."""

@@ -91,7 +91,7 @@ def kind(knob: Knob) -> str:
 
 
 def label(knob: Knob, going: bool = False, unit: bool = True) -> str:
-    """What the knob is called, in which unit, and when a change counts.
+    """The label of a knob: its name, its unit, and when a change takes effect.
 
     Plain words: Streamlit reads a label's markup out as it is written, to those who hear the page.
     """
@@ -167,7 +167,7 @@ def _common(target: Target, knob: Knob, name: str, unit: bool = True) -> dict[st
 
 
 def _changed(target: Target, knob: Knob, shown: WidgetState) -> None:
-    """The only place where a widget's value leaves the widget. What is refused goes back to what it was."""
+    """The only place where a widget's value leaves the widget. A refused value is reset to the earlier one."""
     if number_boxes.is_box(target.scope, knob, shown.key) and number_boxes.fault(target.scope, knob):
         return  # it is said below the box; it keeps a draft from being started, and no run hears of it
     try:
@@ -271,7 +271,7 @@ def number(target: Target, knob: Knob) -> None:
 
 
 def _choice(target: Target, knob: Knob) -> None:
-    """A list of choices; below it the chosen one in full where the box would cut it."""
+    """A select box of choices. If it would cut the chosen text, the whole text is shown below it."""
     st.selectbox(**_common(target, knob, "choice"), options=knob.choices,
                  index=knob.choices.index(target.values[knob.key]), format_func=partial(written, knob.key))
     if len(words := written(knob.key, target.values[knob.key])) > SHOWN_WHOLE:

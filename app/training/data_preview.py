@@ -42,7 +42,7 @@ def follows(draft: Draft) -> dict[str, Any]:
 
 
 def read(spec: RunSpec) -> dict[str, Any] | None:
-    """Show the result of the job; until then what it waits for, or a button that starts it."""
+    """Show the result of the job; before it is ready its progress, or a button that starts it."""
     asked = preview.asked(spec)
     if not (at_once(spec.model) or st.session_state.get(preview.JOB) == asked):
         st.button("Show the prompts as this model reads them", icon=":material/visibility:", key="preview_now",

@@ -134,7 +134,7 @@ def _untemplated(result: Mapping[str, Any], spec: RunSpec) -> Finding | None:
 
 
 def _limited(result: Mapping[str, Any], spec: RunSpec, taught: bool) -> Finding | None:
-    """Completions that the length limit cut. A built-in model that nobody taught does not know how to end."""
+    """Completions that the length limit cut. An untrained built-in model does not know how to end."""
     cut, count = sum(bool(each.get("truncated")) for each in result["answers"]), len(result["answers"])
     if cut < CUT * count or (spec.model in MODELS and not taught):
         return None

@@ -152,12 +152,12 @@ def _each_step(values: Mapping[str, Value]) -> bool:
 
 
 def _graded(values: Mapping[str, Value]) -> tuple[str, str, str]:
-    """How the answers of the online loop get their advantages."""
+    """The card on the grading of answers in the online loop: title, example and words."""
     if any(each.teacher for each in chosen(ADVANTAGE, values)):
         says = "A frozen model says how likely it finds each token. The reward is logged but not used."
         if values.get("teacher") == SELF:
-            says = (f"The model itself reads {chosen(TEACHER_CONTEXT, values)[0].label}, and says how likely it then "
-                    "finds each token.")
+            says = (f"The teacher is the model itself, which reads {chosen(TEACHER_CONTEXT, values)[0].label}. It says "
+                    "how likely it finds each token.")
         return ("2 · The teacher grades each token", '<span class="rl-pos">+ likelier under the teacher</span><br>'
                 '<span class="rl-neg">− less likely under it</span><br>&nbsp;',
                 says)
@@ -175,7 +175,7 @@ def _written(values: Mapping[str, Value]) -> str:
 
 
 def _next_tokens(values: Mapping[str, Value]) -> tuple[str, str, str]:
-    """What the supervised loop compares at each token."""
+    """The card on the comparison at each token in the supervised loop: title, example and words."""
     if any(each.teacher for each in chosen(SFT_LOSS, values)):
         return ("2 · Distributions are compared", "π<sub>T</sub>(next token)<br>π(next token)<br>&nbsp;",
                 "How far is the policy's next-token distribution from the teacher's?")
@@ -184,7 +184,7 @@ def _next_tokens(values: Mapping[str, Value]) -> tuple[str, str, str]:
 
 def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
            values: Mapping[str, Value]) -> list[tuple[str, str, str]]:
-    """(title, example as HTML, words) of what the algorithm's loop does with the `example`."""
+    """(title, example as HTML, words) of each part of the algorithm's loop, for the `example`."""
     asked, right, wrong = map(_cut, example)
     good, bad = f'{right} <span class="rl-pos">✓</span>', f'{wrong} <span class="rl-muted">✗</span>'
     pairs = ("Pairs are made", "The reference model answers; of two answers the better one is chosen.")

@@ -206,7 +206,7 @@ def among(shown: Sequence[str], logged: Collection[str]) -> list[str]:
 
 
 def headline(feed: Feed, count: int = 4) -> list[Metric]:
-    """The first number of each of the first charts; beside the reward of a proxy what it stands for."""
+    """The first number of each of the first charts; beside the reward of a proxy also the gold reward."""
     found = [_named(METRICS[_first(PANELS[key], feed)], [feed]) for key in charts(feed.spec, [feed])[:count]]
     places = [place for place, metric in enumerate(found, 1) if metric.key == "reward" and GOLD in feed.logged]
     for place in places:

@@ -39,7 +39,7 @@ def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
 
 
 def holds(run_id: str, kind: str, step: int, key: str) -> bool:
-    """True if a file has a list of objects under `key`, by its text alone: to parse it takes five times as long."""
+    """True if a file has a list of objects under `key`. Searches the text, because parsing takes five times as long."""
     path = path_of(run_id, kind, step)
     try:
         return _holds(str(path), path.stat().st_mtime_ns, key)

@@ -57,8 +57,8 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
 
 
 def _side(run: RunRow | None, draft: Draft | None, form: Callable[[Draft], None] | None) -> None:
-    """What runs, then the knobs, which a phone folds away; beside a run that has ended both, since its curves come
-    first there."""
+    """The setup of the run, then its knobs. A phone folds the knobs, and of a run that has ended both, so that its
+    curves are first."""
     if run is None:
         _setup(run, draft)
     st.checkbox("Show the knobs", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS

@@ -1,4 +1,4 @@
-"""The sentence above a run: what it sees and earns, and how far it is. Home and other pages show the same one.
+"""The sentence above a run: its prompt, its reward and its progress. Home and other pages show the same one.
 
 `html(spec)` is the sentence of a run or of a draft, `now(feed)` its end, which the charts fill in at the step shown.
 """
@@ -31,7 +31,7 @@ def html(spec: RunSpec) -> str:
 
 
 def text(spec: RunSpec) -> str:
-    """The same without markup, for a description of the run."""
+    """The sentence about the goal without markup, for a description of the run."""
     return "".join(f"“{each}”" if quoted else each for each, quoted in _parts(spec.to_json(), spec))
 
 

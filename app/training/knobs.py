@@ -33,7 +33,7 @@ BESIDE = 11  # letters of an algorithm's name that find room beside the model
 
 
 def setup(draft: Draft) -> None:
-    """What runs next, and for how long: what people set first. Nothing has to be touched."""
+    """The choices that users make first: algorithm, task, model, seed and steps. The defaults work."""
     kind = draft.kind
     several = len(kind.models) > 1
     # The names of other models, of mixes and of some algorithms are long.

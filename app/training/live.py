@@ -1,4 +1,4 @@
-"""The one fragment that polls: status, numbers, live charts and the tabs below, while something goes."""
+"""The one fragment that polls while a run is running: status, numbers, live charts and the tabs below."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _charts(run: RunRow, above: list[RunRow], grey: tuple[RunRow, Feed] | None, 
 
 
 def _head(run: RunRow, feed: Feed, stage: str) -> dict[str, Any]:
-    """What the charts write above themselves: the sentence of the run, its status line and its tiles."""
+    """The head above the charts: the sentence about the goal, the status line and the tiles."""
     holding = holders(run, going(lab().store, [run]))
     waiting = to_come(run, lab().store.asked(run.id)) if run.message and active(run) else []
     return {"goal": {"html": goal_line.html(run.spec), "now": goal_line.now(feed)}, "tiles": numbers(feed),

@@ -25,7 +25,7 @@ def show(run: RunRow) -> None:
 
 
 def _end(path: Path) -> str:
-    """The last lines of a log, empty where there is none."""
+    """The last lines of a log; empty if there is no log."""
     try:
         with path.open("rb") as file:
             beyond = file.seek(0, os.SEEK_END) - SHOWN_BYTES

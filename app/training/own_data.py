@@ -87,7 +87,7 @@ def take(draft: Draft, proposal: Proposal) -> None:
 
 
 def _trial(draft: Draft, spec: RunSpec) -> None:
-    """The model's answers, once they are there; else what is waited for, or a button that has them made."""
+    """The model's answers; before they are ready the progress, or a button that starts the model."""
     asked = asked_of(spec)
     if not (at_once(spec) or st.session_state.get("try_prompts") == asked):
         st.button(f"Try {PROMPTS} prompts on this model", icon=":material/quiz:", key="try_prompts_now",

@@ -1,8 +1,9 @@
 """Set how often a live page is drawn: at its usual rate, and less often while many pages are open or in a slow browser.
 
-All pages share the one Python process of the server. Their drawing together may take an eighth of a core: beyond that
-each is drawn half as often, then a quarter. What a drawing costs is measured, so a slow machine slows down sooner. A
-browser measures what it needs itself, and asks for a rarer drawing where it would have no time left for clicks.
+All pages share the one Python process of the server. Together their updates may take an eighth of a core; beyond that
+each page is updated half as often, then a quarter as often. The cost of an update is measured, so a slow machine slows
+down sooner. A browser measures its own time for an update, and asks for fewer updates if it would have no time left for
+clicks.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def every(usual: float) -> float:
 
 
 def of_browser(factor: int) -> None:
-    """Draw this page so many times rarer than usual, as its browser asks."""
+    """Update this page less often by this factor, as its browser asks."""
     _page().browser = min(max(1, factor), RAREST)
 
 

@@ -54,7 +54,7 @@ CSS = """
 
 
 def show(draft: Draft) -> None:
-    """The cards of the draft's kind, and what the chosen one shows."""
+    """The cards of the draft's kind, and the description of the chosen one."""
     offered = leads(of_kind(draft.kind.key))
     if not offered or read_only():
         return

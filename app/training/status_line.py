@@ -112,8 +112,8 @@ def _waking(run: RunRow) -> str:
 
 
 def numbers(feed: Feed) -> list[dict[str, Any]]:
-    """The tiles without their numbers, which the charts read off the row that they show. `first` is the metric's first
-    value, where it tells how training goes; `unit` is one of those that need saying."""
+    """The tiles without their numbers, which the charts take from the row that they show. `first` is the metric's first
+    value, if it shows the progress of training; `unit` is given only where it is not obvious."""
     found, compared = [], not feed.by_difficulty
     for metric in tiles(feed):
         first = feed.value(metric.key, first=True) if compared and metric.about == "training" else None

@@ -40,7 +40,7 @@ def payload(row: Algorithm, feed: Feed, values: Mapping[str, Value], samples: di
 
 def _term(term: Term, row: Algorithm, feed: Feed, values: Mapping[str, Value], samples: dict[str, Any],
           step: int) -> dict[str, Any]:
-    """One term: its letter, what it is called, its own number, and the metrics that tell of it."""
+    """One term: its letter, its name, its number, and the metrics that belong to it."""
     knob = next((each for each in row.knobs if each.key == term.knob), None)
     numbers = {metric: words for metric in (*term.own, *term.about) if (words := _metric(metric, feed, step)) and
                not (term.ranges and metric in DURING_UPDATES)}

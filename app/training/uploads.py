@@ -97,7 +97,7 @@ def _usable(draft: Draft, path: str) -> tuple[int, int, str]:
 
 
 def _refuse(draft: Draft, error: LabError) -> None:
-    """Say what is wrong with an upload, and keep runs from being started with it."""
+    """Show the fault of an upload, and prevent runs with it."""
     draft.fields["unusable"] = draft.task_row.key
     st.error(in_words(error), icon=":material/error:")
 
@@ -123,7 +123,7 @@ def _use(draft: Draft, name: str) -> None:
 
 
 def _about(draft: Draft, path: str, size: int, held: int, said: str) -> None:
-    """Say what is in a file."""
+    """Describe the content of a file."""
     if moved := st.session_state.get(f"turned:{draft.scope}:{draft.task_row.key}:{path}"):
         st.caption(literal(moved))
     st.caption(f":green[:material/check:] {literal(Path(path).name)}: {_counted(draft.task_row.data, size, held)}.")
@@ -166,7 +166,7 @@ def _second(draft: Draft, types: Sequence[str], form: str, path: str) -> None:
 
 
 def keep_new(file: UploadedFile) -> str:
-    """The path of what was just uploaded; empty where it cannot be kept, which is said."""
+    """The path of a new upload; empty, with a message, if it cannot be stored."""
     try:
         return str(keep(file.name, file.getvalue()))
     except LabError as error:

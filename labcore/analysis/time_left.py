@@ -28,8 +28,8 @@ class Pace:
 
 @dataclass(frozen=True)
 class Estimate:
-    """How long a comparison will take, in seconds. `measured`: some of it is known from a measurement alone; `unknown`
-    names the algorithms of which nothing is known; `before` is the most that the base models may take first."""
+    """The estimated time of a comparison, seconds. `measured`: part of it is known from a measurement only; `unknown`
+    are the algorithms without any estimate; `before` is the longest time that base models may take first."""
 
     seconds: float
     before: float
@@ -88,11 +88,11 @@ def estimate(specs: Sequence[RunSpec], known: Mapping[str, Pace], measured: Mapp
 
 @dataclass(frozen=True)
 class Progress:
-    """How many runs are where, and the steps that they have made of those that they were to make.
+    """The number of runs in each state, and the steps that they have made and are to make.
 
-    `left` is an estimate in seconds; None where nothing goes or nothing is known. `from_runs` says how many runs it
-    rests on, `places` how many go at the moment: as many as it reckons with. With early stopping it is `at_most`: as if
-    no more runs were stopped. `spared` are the steps that those which were stopped early had still to make.
+    `left` is the estimated time left, seconds; None if no run is running or nothing is known. The estimate uses the
+    speed of `from_runs` runs and assumes `places` runs at a time, as many as are running now. With early stopping it is
+    an upper bound (`at_most`), as if no more runs were stopped. `spared` are the steps saved by early stopping.
     """
 
     runs: int
@@ -132,7 +132,7 @@ class Progress:
 
 
 def progress(rows: Sequence[RunRow], stops_early: bool = False) -> Progress:
-    """How far the runs of a sweep are."""
+    """The progress of the runs of a sweep."""
     states = [row.state for row in rows]
     going, waiting = (sum(state in ACTIVE and (state == "queued") == queued for state in states)
                       for queued in (False, True))

@@ -76,7 +76,8 @@ def drive(run: Drawn, progress: bool) -> None:
 
 @contextmanager
 def shown(run: Drawn, progress: bool) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
-    """Within it a progress bar with the headline metric, and in a notebook the run itself, drawn again as it goes on.
+    """A context that shows a progress bar with the headline metric and, in a notebook, the curves of the run as it
+    trains.
 
     Yields the function that is told the step and its metrics.
     """

@@ -287,7 +287,7 @@ _CAUTIONS = {
     "Pendulum-v1": {
         "reinforce": "REINFORCE does not learn this world in a run of the usual length: it makes one update per 3,200 "
                      "steps of the environment. Choose PPO or TRPO.",
-        "a2c": "A2C learns this world slowly, and not with every seed. Choose PPO or TRPO."},
+        "a2c": "A2C learns this world slowly, and fails with some seeds. Choose PPO or TRPO."},
 }
 
 # Where a world needs other values than the rows.

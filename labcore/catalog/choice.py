@@ -209,7 +209,7 @@ class Advantage(Choice):
 
 @dataclass(frozen=True, eq=False)
 class Normalisation(Choice):
-    """How advantages are brought to one scale."""
+    """A normalisation of advantages to one scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,8 +279,8 @@ class KL(Choice):
 
 @dataclass(frozen=True, eq=False)
 class Aggregation(Choice):
-    """How terms of tokens become one number. `own_length`: each completion's are divided by its own length.
-    `of_product` is its bias where the ratio is a product over tokens. `sums`: it adds up a completion's tokens."""
+    """An aggregation of the terms of tokens to one number. `own_length`: it divides the terms of each completion by its
+    length. `sums`: it adds up a completion's tokens. `of_product` is its bias if the ratio is a product over tokens."""
 
     own_length: bool = False
     sums: bool = False
@@ -322,7 +322,7 @@ class SftLoss(Choice):
 
 @dataclass(frozen=True, eq=False)
 class TeacherContext(Choice):
-    """What a teacher reads beside the prompt. `group`: it looks at the other completions of one prompt."""
+    """A context that a teacher reads beside the prompt. `group`: it is another completion of the same prompt."""
 
     group: bool = False
 

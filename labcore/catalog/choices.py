@@ -64,7 +64,7 @@ def needs_teacher(knobs: Mapping[str, Any]) -> bool:
 
 
 def written_share(knobs: Mapping[str, Any]) -> float:
-    """The share of a supervised run's batches whose answers a network of the run writes, and which are not given."""
+    """The share of a supervised run's batches whose answers are written by a network of the run, not given."""
     return 1.0 if knobs.get("answers") == "teacher" else float(knobs.get("on_policy_share", 0))
 
 
@@ -82,7 +82,7 @@ LOSSES = {"preference_loss": "first_weight", "second_loss": "second_weight", "th
 
 
 def weighted_losses(knobs: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """The same with what each is multiplied by."""
+    """The preference losses that a run adds up, each with its weight."""
     return [(str(knobs[key]), float(knobs.get(weight, 1.0))) for key, weight in LOSSES.items()
             if knobs.get(key, NO_LOSS) != NO_LOSS]
 

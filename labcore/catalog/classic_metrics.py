@@ -29,8 +29,8 @@ EPISODES = (
            chart="entropy"),
     Metric("policy_loss", "Policy loss", "", "The number that the policy's optimizer lowers: not a measure of "
            "progress.", r"L"),
-    Metric("td_error", "TD error", "reward", "Mean |target − value| over the steps of this step of the run.",
-           r"|\delta|", "Falls; where the world is noisy not to 0.", better="lower"),
+    Metric("td_error", "TD error", "reward", "Mean |target − value| over the moves in this step of the run.",
+           r"|\delta|", "Falls, but not to 0 in a noisy world.", better="lower"),
     Metric("epsilon", "Exploration", "share of actions", "Share of actions that are random.", r"\varepsilon",
            scale="rate"),
     Metric("replay_size", "Replay", "transitions", "Transitions in the replay memory.", digits=0),
@@ -41,19 +41,22 @@ EPISODES = (
 UPDATES = (
     Metric("step_norm", "Update norm", "", "Euclidean norm of the change of the policy's weights.",
            r"\lVert\Delta\theta\rVert", digits=4),
-    Metric("line_search/share", "Share of the full step", "share", "How much of the trust region's step was taken; 0: "
-           "none, since no share improved the surrogate within the KL.", scale="rate"),
-    Metric("line_search/backtracks", "Backtracks", "tries", "How often the line search shortened the step.", digits=0),
+    Metric("line_search/share", "Share of the full step", "share", "Share of the trust region's step that was taken; "
+           "0: none, because no share improved the surrogate within the bound of the KL.", scale="rate"),
+    Metric("line_search/backtracks", "Backtracks", "tries", "Number of times that the line search shortened the step.",
+           digits=0),
     Metric("gradient_variance/total_return", "Gradient variance, return", "reward²", "Trace of the covariance "
            "of the episodes' gradients with Ψ = the whole return, on this batch.", "\\Psi_1", scale="symlog", digits=0,
            better="lower"),
     Metric("gradient_variance/reward_to_go", "Gradient variance, reward-to-go", "reward²",
-           "The same with Ψ = the return from the action on.", "\\Psi_2", scale="symlog", digits=0, better="lower"),
+           "Trace of the covariance of the episodes' gradients with Ψ = the return from the action on, on this batch.",
+           "\\Psi_2", scale="symlog", digits=0, better="lower"),
     Metric("gradient_variance/baseline", "Gradient variance, baseline", "reward²",
-           "The same with Ψ = reward-to-go − V(s).", "\\Psi_3", scale="symlog", digits=0, better="lower"),
-    Metric("gradient_variance/advantage", "Gradient variance, advantage", "reward²", "The same with Ψ = generalised "
-           "advantage estimation.", "\\Psi_4", "Usually the smallest of the four.", scale="symlog", digits=0,
-           better="lower"),
+           "Trace of the covariance of the episodes' gradients with Ψ = reward-to-go − V(s), on this batch.", "\\Psi_3",
+           scale="symlog", digits=0, better="lower"),
+    Metric("gradient_variance/advantage", "Gradient variance, advantage", "reward²", "Trace of the covariance "
+           "of the episodes' gradients with Ψ = generalised advantage estimation, on this batch.", "\\Psi_4",
+           "Usually the smallest of the four.", scale="symlog", digits=0, better="lower"),
     Metric("value_error", "Error of V", "reward", "Mean |V − V*| over the states within reach; V* exact, by dynamic "
            "programming. For policy evaluation V* is the exact value of that policy.", r"|V-V^*|", "Falls to 0.",
            better="lower", short="mean", now="its values are {} off on average"),

@@ -60,8 +60,8 @@ def _fitted(knob: Knob) -> Knob:
         return replace(knob, effect="restart", high=LONGEST, advanced=False)
     if knob.key == "teacher":
         return replace(knob, choices=(OPTIMUM,), forkable=False, help="The policy learns from the optimum π*, the "
-                       f"policy with the highest reward − {BETA:g} × KL to the reference. Its objective is then the "
-                       "same.")
+                       f"policy with the highest reward − {BETA:g} × KL to the reference. So the objective is the same "
+                       "as that of RL.")
     if knob.key == "teacher_context":
         return replace(knob, choices=("nothing",), help="The optimum needs no context, and a table cannot read one.")
     return replace(knob, safe=SAFE[knob.key]) if knob.key in SAFE else knob

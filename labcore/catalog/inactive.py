@@ -128,7 +128,7 @@ def _rules_of(key: str) -> tuple[Rule, ...]:
 
 
 def unused(key: str, values: Mapping[str, Value]) -> str:
-    """The same for a knob that only some choices of a family ask for: which choice does not."""
+    """Why the knob `key` has no effect: the chosen member of a family does not use it; "" if it does."""
     for family in _families_that_ask(key):
         if family.key in values and not any(key in each.needs for each in choices.chosen(family, values)):
             return f"the {family.label} is {values[family.key]}"

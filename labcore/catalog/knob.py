@@ -83,15 +83,15 @@ class Knob:
 
     @property
     def name(self) -> str:
-        """How people write the knob beside a value, "β" in "β 0.2": its sign, or its label where it has none.
+        """The name of the knob beside a value, as "β" in "β 0.2": its sign, or its label if it has no sign.
 
-        What programs read (CSV, JSON, links, the command line) has the key.
+        CSV, JSON, links and the command line use the key instead.
         """
         return self.sign or self.label
 
     @property
     def title(self) -> str:
-        """How the knob is called where it stands for itself, as on a slider or in a table: "KL coefficient β"."""
+        """The name of the knob on its own, as on a slider or in a table: "KL coefficient β"."""
         return self.label if not self.sign or self.label.endswith(self.sign) else f"{self.label} {self.sign}"
 
     def matches(self, words: str) -> bool:
@@ -113,7 +113,7 @@ class Knob:
         return f"{low}{high}".strip()
 
     def with_default(self, default: Value, source: str = "", safe: tuple[float, float] | None = None) -> Knob:
-        """The same knob with another default: how an algorithm's row sets its own. `source` and `safe` go with it."""
+        """A copy with another default, such as an algorithm's own, and with the `source` and `safe` range of it."""
         return replace(self, default=default, source=source, safe=safe or self.safe, reach=None if safe else self.reach)
 
     def check(self, value: object) -> Value:

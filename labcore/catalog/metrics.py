@@ -136,8 +136,8 @@ _ALL = (
            "policy and teacher have the same most likely token.", healthy="Rises towards 1.", scale="rate",
            better="higher"),
     Metric("teacher/context_frac", "Completions with a context", "share of completions", "Share of completions for "
-           "which the teacher had a context: an answer of the task, or another right completion of the group. The "
-           "others teach nothing.", scale="rate", chart="reward"),
+           "which the teacher had a context: the task's answer, or another, right completion of the group. Completions "
+           "without a context teach nothing.", scale="rate", chart="reward"),
     Metric("exact/kl", "KL to the reference, exact", "nats/token", "KL(policy ‖ reference) of a completion, over every "
            "completion, divided by the policy's mean length.", r"KL(\pi,\pi_{ref})", better="lower",
            short="exact", kind="exact"),
@@ -256,8 +256,8 @@ _ALL = (
            "before the update.", scale="rate", better="higher", short="batch"),
     Metric("eval_margin", "Held-out margin", "reward", "Mean score of the chosen minus that of the rejected "
            "completion, on held-out pairs.", r"r_w - r_l", "Rises.", better="higher", short="held out"),
-    Metric("margin", "Margin", "reward", "The same on the batch's pairs, before the update.", better="higher",
-           short="batch"),
+    Metric("margin", "Margin", "reward", "Mean score of the chosen minus that of the rejected completion, on the "
+           "batch's pairs before the update.", better="higher", short="batch"),
     Metric("mean_reward", "Mean score", "reward", "Mean score of the batch's completions.", r"\bar r",
            "Near 0 with centering."),
     Metric("eval_step_accuracy", "Held-out step accuracy", "share of steps", "Share of held-out steps that the score "

@@ -130,14 +130,14 @@ _LLM = (
         knobs={**_HOLE, "beta": 1.0}, beside="reward_hacking", lines=("reward", "reward/gold")),
     Preset("steps_hacked", "Process reward hacked", "The sum of the scores that a process reward model gives", (
         "The reward rises, while the gold reward falls to 0: the model scores the new completions wrongly.",
-        "The samples show it: scores stay high at letters that the verifier calls wrong.",
+        "In the samples, letters that the verifier calls wrong still have high scores.",
         "Run it beside Process reward, lowest score, which learns from the same model."),
         "reward", 'last(run, "reward") > first(run, "reward", 1) and last(run, "reward/gold") < 0.1', steps=20,
         algorithm="grpo_process", knobs=_STEPS, beside="steps_lowest", lines=("reward", "reward/gold")),
     Preset("steps_lowest", "Process reward, lowest score", "The same model, but its lowest score counts (PURE)", (
-        "The gold reward does not fall as with the sum of the scores.",
-        "A completion cannot make up for a bad step by other steps with a good score.",
-        "It is no cure: the same model gives the scores, and is wrong about some completions."),
+        "The gold reward ends far above that of the run with the sum of the scores.",
+        "Other steps with high scores cannot make up for a bad step.",
+        "This is no cure, because the same model gives the scores and is wrong about some completions."),
         "reward", 'last(run, "reward/gold") > last(beside, "reward/gold") and '
         'last(run, "reward") > first(run, "reward", 1)', steps=20, algorithm="grpo_process",
         knobs={**_STEPS, "step_reward": "min_form"}, beside="steps_hacked", lines=("reward", "reward/gold")),
@@ -154,16 +154,17 @@ _LLM = (
         "Each group costs 16 completions, so a step has only 8 prompts."),
         "zero_variance", 'first(run, "frac_reward_zero_std") < 0.1', steps=30,
         knobs={"group_size": 16, "prompts_per_step": 8}, beside="group_of_2"),
-    Preset("pool_uniform", "Uniform prompts", "Countdown with 2, 3 and 4 numbers, all prompts alike", (
+    Preset("pool_uniform", "Uniform prompts", "Countdown with 2, 3 and 4 numbers, prompts drawn uniformly", (
         "In about three quarters of the groups all rewards are equal, so these groups teach nothing.",
-        "Most of them are prompts that are too hard: no completion reaches the target.",
-        "Run it beside Prompts by pass rate, which samples as many completions."),
+        "In most of these groups the prompt is too hard: no completion reaches the target.",
+        "Run it beside Prompts by pass rate, which samples equally many completions."),
         "zero_variance", 'mean(run, "frac_reward_zero_std") > mean(beside, "frac_reward_zero_std") + 0.1', steps=40,
         task="countdown", knobs=_LEVELS, beside="pool_learnable"),
     Preset("pool_learnable", "Prompts by pass rate", "Prompts in proportion to p(1−p), where p is the pass rate", (
         "Prompts that are always or never solved are drawn rarely, so fewer groups have equal rewards.",
-        "The reward rises partly because other prompts are drawn: the page Compare shows the answers of both runs.",
-        "The chart Prompt pool shows the share of prompts in reach."),
+        "The reward rises partly because other prompts are drawn: on the page Compare both runs answer the same "
+        "prompts.",
+        "The chart Prompt pool shows the share of prompts that the run can still draw."),
         "zero_variance", 'mean(run, "frac_reward_zero_std") < mean(beside, "frac_reward_zero_std") - 0.1', steps=40,
         task="countdown", knobs={**_LEVELS, "prompt_choice": "learnable"}, beside="pool_uniform"),
     Preset("curriculum", "Curriculum", "Countdown with 2 numbers first, then 3, then 4", (
@@ -245,10 +246,10 @@ _LLM = (
         "The clip keeps the policy near the policy that sampled, so the samples stay informative."),
         "reward", 'last(run, "reward") > first(run, "reward", 1) and mean(run, "clip_frac/region") > 0.01', steps=30,
         algorithm="gspo", knobs={**_OLD, "updates_per_batch": 1}, beside="old_samples"),
-    Preset("guess", "Higher or lower", "A number from 1 to 7 is found in three turns", (
+    Preset("guess", "Higher or lower", "Find a number from 1 to 7 in three turns", (
         "The share of solved episodes rises from about a half to over 95 % in half a minute.",
-        "A player who ignores the hints solves 43 % at best, so the model must have learnt to read them, although no "
-        "update learns the environment's tokens.",
+        "A player who ignores the hints solves 43 % at best, so the model has learnt to use them, although the "
+        "environment's tokens are masked out of the loss.",
         "Read the two dialogues below the prompt: after “higher” the guesses become larger. Play against the model in "
         "the Playground."),
         "reward", 'last(run, "reward") > 0.9 and first(run, "reward") < 0.7 and last(run, "episodes/unended_frac") < '

@@ -237,8 +237,8 @@ QUESTIONS = (
              "answers. The model learns only from its own tokens: the environment's tokens are masked out of the loss "
              "and of every metric. With one reward for the episode, all turns share one advantage. If rewards arrive "
              "during an episode, try an advantage per turn: turn_return, or turn_gae with PPO's critic. If episodes do "
-             "not end, raise the turn limit or the length limit. In the Playground you play an episode with the model, "
-             "and take over from any turn.",
+             "not end, raise the turn limit or the length limit. In the Playground you can play an episode together "
+             "with the model and take over at any turn.",
              metrics=("episodes/mean_turns", "episodes/reward_per_turn", "episodes/unended_frac"),
              knobs=("max_turns", "turn_tokens", "observation_length", "observation_role")),
     Question("sft_first", _TEXT, "Why is the base trained by SFT first?",
@@ -274,11 +274,11 @@ QUESTIONS = (
              metrics=("reward/spread", "gold_correlation", "calibration_error", "accuracy"),
              knobs=("reward_model", "uncertainty_weight")),
     Question("opponent", _PAIRS, "What does comparing with an opponent change?",
-             "Online DPO compares two completions of the policy. XPO compares one with a completion of the reference, "
-             "and moves the policy away from what the reference writes, so it explores. Nash-MD compares each with a "
-             "completion of a mixture of policy and reference, and maximises the probability of winning, which suits "
-             "preferences that no single score explains. A win rate above 0.5 says that the policy has become better "
-             "than its opponent.",
+             "Online DPO compares two completions of the policy. XPO compares a completion of the policy with one of "
+             "the reference, and makes the reference's completion less likely, so the policy explores. Nash-MD "
+             "compares a completion of the policy with one of a mixture of policy and reference, and maximises the "
+             "probability of winning, which suits preferences that no single score explains. A win rate above 0.5 "
+             "means that the policy is better than its opponent.",
              metrics=("win_rate", "logps/opponent"), knobs=("mixture_share",)),
     Question("process_rewards", _PAIRS, "How do rewards of single steps change the training?",
              "They show where an answer goes wrong, so credit can be less noisy than with one reward for the whole "
@@ -294,8 +294,8 @@ QUESTIONS = (
              "Yes, and this needs no training of the policy: it samples n answers, and the one with the highest score "
              "is taken. Choose Best of n in the Playground to see the answers with the score of each step, and whether "
              "the verifier agrees with the choice. With more answers it also becomes more likely that one of them is "
-             "wrong and scores too high. As a reward the model may also be a published one: a token classifier with "
-             "two labels, or a language model with a tag behind each step.",
+             "wrong and scores too high. The reward model may also be a published one. To score steps it must be a "
+             "token classifier with two labels, or a language model with a tag after each step.",
              metrics=("best_of_n/product", "best_of_n/last", "best_of_n/sampled", "best_of_n/any"),
              knobs=("step_tag", "label_tokens")),
 

@@ -34,11 +34,12 @@ RUN_QUESTIONS = (
              metrics=("teacher/reverse_kl", "teacher/forward_kl", "teacher/agreement"),
              knobs=("teacher", "teacher_discount", "single_step", "jsd_beta", "on_policy_share", "answers")),
     Question("self_distillation", _RUNS, "How can a model be its own teacher?",
-             "The teacher reads more than the policy: the task's answer (SDFT), or a completion of the same group that "
-             "is right (SDPO). It then says how likely it finds each token of the policy's completion, and the policy "
-             "learns to answer as if it had read the same. That works as far as the model can use a context: compare "
-             "the KL to the teacher with the reward. If both stay low, the context changes nothing. If few completions "
-             "have a context, groups rarely have a success: sample larger groups or easier prompts.",
+             "The teacher also reads a context that the policy does not see: the task's answer (SDFT), or another, "
+             "right completion of the same group (SDPO). With this context it grades each token of the policy's "
+             "completion, and the policy learns to answer as if it had read the context too. This works only if the "
+             "model can use a context. Compare the KL to the teacher with the reward: if both stay low, the context "
+             "changes nothing. If few completions have a context, few groups have a right completion: sample larger "
+             "groups or use easier prompts.",
              metrics=("teacher/context_frac",), knobs=("teacher_context", "context_template", "context_share")),
     Question("gymnasium", _RUNS, "How do I train in my own Gymnasium environment, or with continuous actions?",
              "Type the id of a Gymnasium environment into World on the page CartPole; its arguments appear below. If "

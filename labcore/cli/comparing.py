@@ -136,7 +136,7 @@ def _import_capsules(options: argparse.Namespace) -> int:
 
 
 def _head(table: Table) -> str:
-    """One line per group: what it reached and what that cost."""
+    """One line per group: its results and their cost."""
     metric = METRICS[table.metric]
     unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
     titles = ["group", "seeds", "final [95 %]", *(["best"] if table.better else []), *(

@@ -159,7 +159,7 @@ def restore_runs(options: argparse.Namespace) -> int:
 
 
 def clean_up(options: argparse.Namespace) -> int:
-    """Show what would be deleted; with --yes delete it."""
+    """List what can be deleted; with --yes delete it."""
     store = Store()
     store.reconcile()
     if options.uploads:

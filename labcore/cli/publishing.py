@@ -1,4 +1,4 @@
-"""`publish`: send to the object store what this home has and the store lacks, or send it again."""
+"""`publish`: send the files that the object store lacks from this home, or send them again."""
 
 from __future__ import annotations
 

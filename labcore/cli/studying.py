@@ -142,7 +142,7 @@ def _earlier(store: Store) -> dict[str, time_left.Pace]:
 
 
 def _measured(specs: Sequence[RunSpec], store: Store) -> time_left.Estimate:
-    """How long some runs will take: from earlier runs, else from a measurement made now."""
+    """The estimated time of some runs, from earlier runs or a measurement made now."""
     known = _earlier(store)
     unknown = time_left.unknown(specs, known)
     asked = pace.asked([*unknown, *time_left.bases(specs)]) if unknown else None

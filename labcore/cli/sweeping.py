@@ -87,7 +87,7 @@ def sweep(options: argparse.Namespace) -> int:
 
 
 def early_of(options: argparse.Namespace, spec: RunSpec) -> Halving | None:
-    """How the runs are to be stopped early. Raises LabError where that is half said."""
+    """The early stopping that the options ask for; None without any. Raises LabError if they are incomplete."""
     if options.early_stopping is None:
         if options.min_steps is not None or options.reduction_factor is not None:
             raise LabError("--min-steps and --reduction-factor belong to early stopping: give --early-stopping as "

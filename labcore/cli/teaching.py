@@ -29,7 +29,7 @@ def add_to(add: Add) -> None:
 
 
 def lessons(options: argparse.Namespace) -> int:
-    """List the lessons. What is wrong with a teacher's file goes to standard error."""
+    """List the lessons. Faults of a teacher's files are printed to standard error."""
     there, faults = folders.lessons()
     attempts = progress.attempts()
     rows = [{"lesson": each.name, "title": each.title, "claim": each.claim, "own": each.own,

@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but the tab and t
 
 
 class _Plain:
-    """A stream that writes control characters out, as JSON does: so what is JSON stays the same JSON."""
+    """A stream that escapes control characters as JSON does, so JSON stays the same JSON."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -38,7 +38,7 @@ class _Plain:
 
 @contextmanager
 def plain() -> Iterator[None]:
-    """Have what is printed inside reach neither standard output nor standard error with a control character."""
+    """A context in which nothing printed reaches standard output or standard error with a control character."""
     with redirect_stdout(_Plain(sys.stdout)), redirect_stderr(_Plain(sys.stderr)):
         yield
 
@@ -54,7 +54,7 @@ _ACTIVITY_SECONDS = 10.0  # in a log file, of a step that takes long
 
 
 def computed(spec: jobs.Spec) -> dict[str, Any]:
-    """The result of a job, computed here and now. On a terminal a line says meanwhile what it is doing.
+    """The result of a job, computed in this process. On a terminal, a line shows its progress.
 
     Raises LabError as `labcore.runs.jobs.compute`.
     """
@@ -64,7 +64,7 @@ def computed(spec: jobs.Spec) -> dict[str, Any]:
 
 @contextmanager
 def doing() -> Iterator[None]:
-    """Within it, on a terminal, a line says what is being done."""
+    """A context in which, on a terminal, a line shows the current activity."""
     if not sys.stderr.isatty():
         yield
         return
@@ -110,7 +110,7 @@ class Progress:
         self._write(self._line(record, seconds, self._begun))
 
     def within(self, run_id: str, step: int, doing: str) -> None:
-        """Say what a long step is doing, or what is done before the first one."""
+        """Show the activity within a long step, or before the first step."""
         if self._quiet:
             return
         if run_id != self._run_id:

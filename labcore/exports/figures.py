@@ -176,7 +176,7 @@ def _marks(group: Group, axis: str) -> tuple[tuple[float, str], ...]:
 
 
 def _caption(metric: Metric, found: Sequence[Group], axis: str, smoothing: float) -> str:
-    """The figure in words: what is drawn, over what, and the settings of each line."""
+    """The caption of a figure: its metric, its axis, and the settings of each line."""
     most = max(len(group.traces) for group in found)
     parts = [f"{metric.axis} over {AXES[axis]}."]
     if most > 1:

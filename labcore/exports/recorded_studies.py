@@ -1,6 +1,6 @@
 """Record the results of this lab's studies: `python -m labcore.exports.recorded_studies "KIND OF MACHINE" [STUDY…]`
-writes `recorded.json`, the table of docs/studies.md and a capsule of each winner. For the lab's makers; a study without
-a result here, or that is not named where some are, stays as it was.
+writes `recorded.json`, the table of docs/studies.md and a capsule of each winner. For the lab's developers. Studies
+without a result in this lab, or that are not among the named ones, stay unchanged.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def played(task: EnvironmentTask, rendering: Rendering, problems: Sequence[Probl
     """`group_size` episodes of each problem, of at most `limit` tokens with their observations: all of a group begin
     in the same state. `truncated` are those that this limit cut; the turn limit cuts none.
 
-    All go on after the turns `begun`, whose log-probs are 0; the model writes `most` further turns at most.
+    All episodes continue after the turns `begun`, whose log-probs are 0; the model writes at most `most` further turns.
 
     Raises:
         LabError: the environment raises or answers with something else than it should.

@@ -96,7 +96,8 @@ class Batch:
         return self.batch.problems[:len(self.batch.problems) - self.again]
 
     def of_new(self, values: Tensor) -> Tensor:
-        """Of values (B,) of completions those of the same groups: what a run counts over its steps, it counts once."""
+        """The values (B,) of completions in groups that no earlier batch had, so that statistics of a run count each
+        group once."""
         return values[:len(self.new_problems) * self.batch.group_size]
 
     @property
@@ -249,8 +250,8 @@ def _square_sums(session: LlmSession, sampled: Sampled) -> Tensor | None:
 
 
 def _taught(session: LlmSession, sampled: Sampled) -> dict[str, Any]:
-    """What the teacher says of each token (`teacher.asked`), and the prompts that it sees: fields of a rollout. Nothing
-    where the session has no teacher."""
+    """The teacher's log-probs of each token (`teacher.asked`) and its prompts, as fields of a rollout; all None if the
+    session has no teacher."""
     if TEACHER not in session.models:
         return dict.fromkeys(("teacher_logprobs", "teacher_likeliest", "teacher_prompts", "in_context"))
     prompts, there = teacher_prompts(session, sampled.problems, sampled.texts, sampled.rewards.exact,
@@ -321,9 +322,9 @@ def _ends(rewards: Rewards, device: torch.device) -> Tensor | None:
 
 
 def _rival_rewards(session: LlmSession, problems: list[Problem], sampling: Sampling, group_size: int) -> Tensor | None:
-    """The reward of the completion that each row is compared with, shaped and with the rewards of its tokens as the
-    others are: its prompt's greedy completion, or one that the mixture of policy and reference samples for it. None
-    where nothing asks for it. (B,)"""
+    """The reward (B,) of the completion that each row is compared with: the greedy completion of its prompt, or a
+    sample of the mixture of policy and reference. It is shaped and includes rewards of tokens, like the other rewards.
+    None if the run compares with neither."""
     rollouts = choices.ADVANTAGE[session.knobs["advantage"]].rollouts
     if not rollouts:
         return None

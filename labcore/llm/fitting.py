@@ -1,8 +1,8 @@
 """Check before the first step that a run's prompts and completions fit the model: its chat template accepts them, and
 they leave room for a completion in its context.
 
-A token has at least one byte of text, so that only rows of more bytes than there is room are tokenised, and few are
-even rendered: what a template adds to the texts of a conversation depends on its roles alone, and is measured once.
+A token has at least one byte of text, so only rows with more bytes than the room in tokens are tokenised. Few rows are
+rendered, because the text that a template adds depends only on the roles in a conversation and is measured once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Completions of problems, and what the networks say of each of their tokens."""
+"""Completions of problems, and the networks' numbers for each of their tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SIZES = ("prompts_per_step", "pair_prompts", "eval_prompts", "group_size", "max_
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are drawn; apart from the knobs of a session, so that one session can draw in several ways."""
+    """Settings of sampling, separate from a session's knobs, so that one session can sample in several ways."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -67,7 +67,7 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
              sampling: Sampling, tape: Tape | None = None, begun: Sequence[Begun] = (),
              turns: int | None = None) -> Generated:
     """`group_size` completions of each problem from `model`, with the products on `tape` where an update can use them.
-    Episodes go on after the turns `begun`, by `turns` turns at most.
+    Episodes continue after the turns `begun`, by at most `turns` turns.
 
     Raises:
         LabError: a prompt is empty or too long for the model, or the device has too little memory for so many.
@@ -99,8 +99,8 @@ def generate(session: LlmSession, model: Network, problems: list[Problem], group
 
 def continued(session: LlmSession, model: Network, problems: Sequence[Problem], beginnings: Sequence[Sequence[int]],
               count: int, sampling: Sampling) -> list[tuple[str, bool]]:
-    """`count` answers to each problem that go on from the tokens of its beginning: their texts, those included, and
-    whether each has ended before the length limit."""
+    """`count` answers to each problem that continue the given tokens: their whole texts, and whether each ended before
+    the length limit."""
     asked = [[*ids, *begun][:session.context - 1]
              for ids, begun in zip(session.rendering.prompts(problems), beginnings, strict=True)]
     prompts = padded_prompts(asked, session.rendering.padding, session.device)

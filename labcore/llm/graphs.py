@@ -68,7 +68,7 @@ class Recording(Protocol):
     """A recorded step."""
 
     def replay(self) -> None:
-        """Do it again, on what is in the decoder's buffers by now."""
+        """Replay the recording on the present content of the decoder's buffers."""
 
     def reset(self) -> None:
         """Free its memory."""
@@ -158,7 +158,7 @@ def of_device(device: torch.device) -> Graphs | None:
 
 @dataclass(frozen=True)
 class _Batch:
-    """What is to be decoded."""
+    """A batch to decode: the model, its prompts and the settings of sampling."""
 
     model: Network
     dtype: str
@@ -231,7 +231,7 @@ class Graphs:
         return taken
 
     def free(self) -> None:
-        """Free all recordings; what is decoded next is recorded again."""
+        """Free all recordings; the next batch is recorded again."""
         self._drop([*self._kept])
 
     def make_room(self) -> None:

@@ -143,7 +143,7 @@ def cut_shares(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor], mask: Te
 
 def _cut_shares_of_level(knobs: Mapping[str, Any], tensors: Mapping[str, Tensor],
                          mask: Tensor) -> dict[str, Tensor]:
-    """The same, of sequences where the ratio is one of sequences: each weighs alike, however long it is."""
+    """The shares of cut tokens; of cut completions if the ratio is one of whole completions."""
     if choices.ratio_of(knobs).level == "token":
         return cut_shares(knobs, tensors, mask)
     # All tokens of a completion have its ratio and, where they count, its advantage.

@@ -41,7 +41,7 @@ class Pairs:
 
 
 def prepare(session: LlmSession) -> None:
-    """Make what a source wants before the first step.
+    """Prepare the pairs that a source needs before the first step.
 
     Raises:
         LabError: no prompt got both a better and a worse completion.
@@ -96,8 +96,9 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
 
 def policy_and_reference(session: LlmSession, pairs_per_step: int) -> Pairs:
     """A pair for each of fresh prompts: a completion of the policy as it is now, and one of the reference. The better
-    one is chosen; where both have the same reward or one could not be scored, a coin decides. In TRL 1.9.0's XPOTrainer
-    the policy wins a tie, which with rewards of 0 and 1 pushes it away from the reference without end.
+    one is chosen; if both have the same reward or one could not be scored, the chosen one is drawn at random. In TRL
+    1.9.0's XPOTrainer the policy wins a tie, which with rewards of 0 and 1 pushes it away from the reference without
+    end.
 
     Source: Xie et al. 2024, arXiv:2405.21046, algorithm 1 (XPO).
     """
@@ -179,7 +180,8 @@ def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) ->
 
 
 def _between(problem: Problem, sides: tuple[Generated, Generated], row: int, lost: bool) -> Pair:
-    """The pair of a row of the policy's and of the reference's completions, in which the policy has won or `lost`."""
+    """A pair of a completion of the policy and one of the reference; the policy's side is the rejected one if it
+    `lost`."""
     ours, theirs = ((side, row) for side in sides)
     return replace(_of_sides(problem, theirs, ours), theirs="chosen") if lost else replace(
         _of_sides(problem, ours, theirs), theirs="rejected")

@@ -81,7 +81,7 @@ def verifier_scores(session: LlmSession, problems: list[Problem], generated: Gen
 
 def gold_scores(session: LlmSession, problems: list[Problem], generated: Generated,
                 answers: list[Steps]) -> Tensor | None:
-    """The same; None where the task's verifier judges whole answers only."""
+    """The verifier's scores of the steps; None if the task's verifier judges only whole answers."""
     return verifier_scores(session, problems, generated, answers) if isinstance(session.task, StepTask) else None
 
 

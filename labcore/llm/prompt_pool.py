@@ -49,7 +49,8 @@ def _drawn(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndar
 
 
 def _repeated(weights: np.ndarray, share: float, count: int, rng: np.random.Generator) -> np.ndarray:
-    """`count` places, more than there are, so that some repeat: each by its weight, for a `share` of them any place."""
+    """Draw `count` places, which are more than there are, so some repeat: by their weights, and a `share` of them
+    uniformly."""
     if (weights == weights[0]).all():
         return rng.choice(len(weights), count)
     return rng.choice(len(weights), count, p=(1 - share) * weights / weights.sum() + share / len(weights))
@@ -68,7 +69,7 @@ def weights_of(session: LlmSession, rates: Tensor) -> Tensor:
 
 
 def take_note(session: LlmSession, problems: list[Problem], exact: Tensor) -> None:
-    """Update the pass rates by what was sampled of some prompts. exact: bool (P·G,)"""
+    """Update the pass rates by the new completions of some prompts. exact: bool (P·G,)"""
     if not session.knobs.get("prompt_pool"):
         return
     places = {_name(problem): place for place, problem in enumerate(_pool(session))}

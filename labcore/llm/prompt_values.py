@@ -53,7 +53,7 @@ def tracked_values(session: LlmSession, problems: Sequence[Problem]) -> Tensor:
 
 
 def learn(session: LlmSession, problems: Sequence[Problem], totals: Tensor) -> None:
-    """Move what is tracked of each prompt by the rewards (B,) that its completions have earned."""
+    """Update the tracked value of each prompt by the rewards (B,) of its completions."""
     if choices.ADVANTAGE[session.knobs["advantage"]].of_prompt != tracked_values.__name__:
         return
     moved: dict[str, list[float]] = {}

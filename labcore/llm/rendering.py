@@ -50,8 +50,8 @@ class Asked(Protocol):
 
 @dataclass(frozen=True)
 class Rendering:
-    """How a run writes prompts: `template` (none: the text as it is), a `system` turn in front of those that
-    have none, `thinking` where the template switches it, and the text that every answer `begins_with`.
+    """The format of a run's prompts: `template` (None: the text unchanged), a `system` turn for prompts that
+    have none, `thinking` if the template has such a switch, and the text that every answer `begins_with`.
 
     `ends` are the ids that end a completion, the tokenizer's own first. A prompt of more than `most` tokens loses its
     beginning. `observer` is the role that answers the model in a task with several turns.
@@ -118,7 +118,7 @@ class Rendering:
         return [self._cut(ids) for ids in self.whole_prompts(rows)]
 
     def whole_prompts(self, rows: Sequence[Asked]) -> list[list[int]]:
-        """The same, however long they are. Raises LabError as `prompts`."""
+        """The ids of prompts of any length. Raises LabError as `prompts`."""
         return self._ids([self.text(row) for row in rows])
 
     def answers(self, rows: Sequence[Asked], texts: Sequence[str], ended: Sequence[bool],
@@ -282,8 +282,8 @@ class Rendering:
 
     @property
     def encoding(self) -> dict[str, bool]:
-        """How the tokenizer is called: what a template wrote has its tokens in it, also for the character tokenizer,
-        to which they are letters otherwise."""
+        """Arguments of the tokenizer: the text of a template contains its special tokens already, and the character
+        tokenizer would otherwise split them into letters."""
         return {"add_special_tokens": True} if self.template is None else {
             "add_special_tokens": False, "split_special_tokens": False}
 
@@ -293,7 +293,7 @@ class Rendering:
 
     @cached_property
     def _closed(self) -> int:
-        """How many ids the tokenizer itself puts behind a text, as add_eos_token has it: no prompt ends there."""
+        """The number of ids that the tokenizer appends to a text, as with add_eos_token; prompts must not have them."""
         alone = self.tokenizer(PROBE, add_special_tokens=False)["input_ids"]
         whole = self.tokenizer(PROBE)["input_ids"]
         size = len(whole) - len(alone)

@@ -290,7 +290,7 @@ def known(session: LlmSession, problems: list[Problem], generated: Generated) ->
 
 
 def _remember(session: LlmSession, problems: list[Problem], texts: list[str], rewards: Rewards) -> None:
-    """Keep what the source gave, so that no picture asks it again."""
+    """Store the source's rewards, so that pictures do not call it again."""
     columns = {TOTAL: rewards.total, **rewards.parts}
     for row, place in enumerate(map(_place, problems, texts)):
         session.earned.pop(place, None)

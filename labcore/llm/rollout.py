@@ -62,9 +62,9 @@ class Rollout:
     at_reference: bool = False  # the policy that sampled is the reference: its log-probs are the old ones
 
     def met_by_sampler(self, logprobs: Tensor) -> Rollout:
-        """The same with the old log-probs from `logprobs` (B, T), a pass that the sampler's weights make now: ratios
-        are then exactly 1, where two passes of one network would differ in their last digits. Rows that are `apart`
-        keep theirs."""
+        """A copy whose old log-probs are `logprobs` (B, T), from a new pass with the sampler's weights. Ratios are then
+        exactly 1; two passes of one network would differ in their last digits. Rows that are `apart` keep their old
+        log-probs."""
         old = logprobs.detach().masked_fill(~self.completion_mask, 0)
         old = old if self.apart is None else torch.where(self.apart[:, None], self.old_logprobs, old)
         return replace(self, old_logprobs=old, ref_logprobs=old if self.at_reference else self.ref_logprobs)

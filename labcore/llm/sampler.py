@@ -135,7 +135,7 @@ def _steps(model: Network, prompts: Prompts, group_size: int, most: int,
 
 
 def _cached_steps(model: Network, prompts: Prompts, group_size: int) -> Generator[Tensor, Tensor, None]:
-    """The same for models with a key-value cache."""
+    """The next-token logits of a model with a key-value cache, as a coroutine."""
     with reported(model):  # many long prompts take long
         logits, cache = prefill(model, prompts, group_size)
     prompt_mask = prompts.mask.repeat_interleave(group_size, 0)
@@ -147,7 +147,7 @@ def _cached_steps(model: Network, prompts: Prompts, group_size: int) -> Generato
 
 
 def _whole_steps(model: Network, prompts: Prompts, group_size: int) -> Generator[Tensor, Tensor, None]:
-    """The same for models without a key-value cache: every token runs the whole row again."""
+    """The next-token logits of a model without a key-value cache, as a coroutine: each token runs the whole row."""
     ids = prompts.ids.repeat_interleave(group_size, 0)
     mask = prompts.mask.repeat_interleave(group_size, 0)
     while True:

@@ -213,7 +213,7 @@ class LlmSession(State):
         return float(knobs[NETWORKS[name].learning_rate]) * moved
 
     def update(self, name: str, loss: float) -> dict[str, float]:
-        """Take the step of an update of network `name`, at its learning rate; what is logged of it."""
+        """Make an optimizer step of network `name` at its learning rate. Returns its metrics."""
         rate = self.rate(name)
         norm = self.optimise(name, rate, loss)
         self.updates += 1
@@ -273,6 +273,6 @@ def _as_sampled(knobs: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _scored_by(knobs: Mapping[str, Any]) -> list[Any]:
-    """What the reward models of a run are loaded by."""
+    """The settings that decide which reward models a run loads, and how."""
     steps = ("step_separator", "step_tag", "label_tokens") if choices.scores_steps(knobs) else ()
     return [choices.scores_steps(knobs), *(knobs.get(key) for key in ("reward_model", *steps))]

@@ -127,8 +127,8 @@ def _right(session: LlmSession, problems: list[Problem], generated: Generated) -
 @part_of("rollouts from each step")
 def _continued(session: LlmSession, problems: Sequence[Problem], generated: Generated, answers: Sequence[Steps],
                count: int) -> list[list[float]]:
-    """The share of `count` completions from the end of each step that end and are right; of the last step of an ended
-    answer whether that is."""
+    """The share of `count` completions from the end of each step that end and are right; for the last step of an ended
+    answer, whether the answer is right."""
     size, ids = len(answers) // len(problems), generated.completions.ids.tolist()
     ended = (~generated.completions.truncated).tolist()
     found = [[0.0] * len(each.places) for each in answers]

@@ -58,8 +58,8 @@ def with_agreement(logits: Tensor, ids: Tensor, likeliest: Tensor, temperature: 
 
 def with_divergence(logits: Tensor, ids: Tensor, likeliest: Tensor, states: Tensor, head: nn.Module,
                     temperature: float, entropy_grad: bool) -> tuple[Tensor, ...]:
-    """The same and KL(π ‖ π_T) over the whole vocabulary at the sampling temperature, nats. `states` are those of
-    `Distributions`."""
+    """The result of `with_agreement`, and KL(π ‖ π_T) over the whole vocabulary at the sampling temperature, nats.
+    `states` are those of `Distributions`."""
     policy, teacher = (table.div(temperature).log_softmax(-1) for table in _tables(logits, states, head))
     return (*with_agreement(logits, ids, likeliest, temperature, entropy_grad), reverse_kl(policy, teacher))
 
@@ -165,8 +165,9 @@ def measures(parts: Sequence[Sequence[Tensor]], mask: Tensor) -> dict[str, float
 
 def sampled_measures(logprobs: Tensor, teacher_logprobs: Tensor, mask: Tensor,
                      in_context: Tensor | None = None) -> dict[str, float]:
-    """The reverse KL as the mean log-ratio of the policy's own tokens: its forward counterpart needs the teacher's.
-    Where a teacher has a context, of the completions that have one (B,), and their share."""
+    """The reverse KL, as the mean log-ratio of the policy's own tokens; the forward KL would need tokens of the
+    teacher. If the teacher reads contexts, it is over the completions that have one (B,), whose share is a metric
+    too."""
     shares = {} if in_context is None else {"teacher/context_frac": float(in_context.double().mean())}
     mask = mask if in_context is None else mask & in_context[:, None]
     if not mask.any():

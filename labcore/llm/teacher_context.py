@@ -47,7 +47,7 @@ def success(problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[b
 
 
 def with_context(problem: Problem, context: str, template: str) -> Problem:
-    """The problem as somebody reads it who has the `context` too; of a conversation it is in the last turn."""
+    """The problem with the `context` in its prompt; in a conversation it is in the last turn."""
     parts = {r"\n": "\n", "{context}": context, "{prompt}": problem.prompt}
     prompt = PARTS.sub(lambda part: parts[part[0]], template)  # at once: a context may have such signs too
     turns = (*problem.turns[:-1], Turn(problem.turns[-1].role, prompt)) if problem.turns else ()
@@ -56,8 +56,8 @@ def with_context(problem: Problem, context: str, template: str) -> Problem:
 
 def teacher_prompts(session: LlmSession, problems: Sequence[Problem], texts: Sequence[str], exact: Tensor,
                     width: int) -> tuple[Prompts | None, Tensor | None]:
-    """The teacher's prompt of each of B completions, and whether it has a context (B,); None twice where the run's
-    teacher has none. `width` is the number of tokens of the longest completion. A context that leaves no room for it
+    """The teacher's prompt of each of B completions, and whether it has a context (B,); both are None if the run's
+    teacher reads no context. `width` is the number of tokens of the longest completion. A context that leaves no room for it
     is left out, and a record says so.
     """
     knobs, size = session.knobs, len(texts) // len(problems)

@@ -140,8 +140,8 @@ def _requests(prompts: Prompts, group_size: int, seed: int | None, **settings: A
 
 
 def _chance(greedy: bool, kept: dict[str, Any], rows: int, generator: Generator) -> dict[str, Any]:
-    """The way in which tokens are chosen; `greedy` draws no random number of the run, as in the lab's sampler. Else it
-    is one: the seeds of the rows follow each other from there."""
+    """The sampling parameters. `greedy` draws no random number of the run, as in the lab's sampler. Otherwise the run
+    draws one number, and the seeds of the rows count up from it."""
     if greedy:
         return {"temperature": 0.0, "seed": None}
     seed = torch.randint(SEEDS - rows, (1,), generator=generator, device=generator.device)
@@ -171,7 +171,7 @@ def _completions(rows: list[Any], eos: Ends, device: torch.device) -> Completion
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """A refusal of vLLM, as a LabError: it has many kinds of error for it."""
+    """The LabError for a request that vLLM refused, for which vLLM has many types of errors."""
     try:
         yield
     except (LabError, torch.OutOfMemoryError):

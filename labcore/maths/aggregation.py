@@ -1,4 +1,4 @@
-"""How token losses become one number, and so whether long completions weigh more.
+"""Aggregations of token losses to one number; they decide whether long completions weigh more.
 
 Denominators are those of the whole optimizer step. A batch cut into parts of any size then gives the same gradient:
 the losses of the parts are summed, never averaged. Given a part's own counts they are that part's means.

@@ -28,7 +28,7 @@ def member(family: Family[Any], key: str) -> Callable[..., Any]:
 
 @cache
 def cut_of(family: Family[Surrogate], key: str) -> Callable[..., Any] | None:
-    """The function that says what the choice `key` of `family` cuts off; None where it cuts nothing off.
+    """The function that finds the tokens which the choice `key` of `family` cuts off; None if it cuts none off.
 
     Raises:
         LabError: the family has no such member.

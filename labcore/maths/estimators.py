@@ -1,4 +1,4 @@
-"""How good an estimate of a gradient is, from draws of it and the truth.
+"""Quality of a gradient estimate, from draws of the estimate and the true gradient.
 
 An estimate g of the truth t is judged by its bias, |E g − t|², by its variance, tr Cov g, and by how much of it is
 signal. Estimates are made on different scales: one divided by a standard deviation is longer everywhere, which a

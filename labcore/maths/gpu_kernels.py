@@ -39,7 +39,8 @@ def _start(kernel: Any, grid: tuple[int, ...], *args: Any, num_warps: int, **con
 
 
 def _kind(value: Any) -> Any:
-    """What Triton compiles a kernel anew for: type, device and alignment of a tensor, and which integer it is."""
+    """The properties of an argument for which Triton compiles a new kernel: of a tensor its type, device and alignment,
+    of an integer whether it is 1, a multiple of 16, or below 2³¹."""
     if isinstance(value, Tensor):
         return value.dtype, value.device.index, value.data_ptr() % 16 == 0
     return (value == 1, value % 16 == 0, value < 2**31) if isinstance(value, int) else float
@@ -256,7 +257,7 @@ def _add_norm_back(past, pull, x, scale, out, of_scale, rows, size, eps, SIZE: t
 
 
 def add_norm_back(past: Tensor, pull: Tensor, x: Tensor, scale: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """From the gradients of the sum x and of its norm, (N, H) each: the one for what was added, and for the scale (H,).
+    """The gradients of the added term, (N, H), and the scale, (H,), from those of the sum x and its norm, (N, H) each.
     """
     rows, size = x.shape
     out, programs = torch.empty_like(x), min(rows, PROGRAMS)
@@ -299,8 +300,8 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
 
 
 def swiglu_back(gate: Tensor, up: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
-    """Its gradient for gate and up, side by side, from that of the result; and the result once more.
-    (N, I) each -> (N, 2I), (N, I)"""
+    """The gradients of gate and up, side by side, from that of the result; and the result, computed again. (N, I) each
+    -> (N, 2I), (N, I)"""
     rows, size = gate.shape
     slopes, out = torch.empty((rows, 2 * size), dtype=gate.dtype, device=gate.device), torch.empty_like(pull)
     _start(_swiglu_back, (rows, triton.cdiv(size, 1024)), gate, up, gate.stride(0), up.stride(0), pull, slopes,

@@ -1,4 +1,4 @@
-"""Normalisations: how the advantages of a batch are brought to one scale, once each completion has been compared.
+"""Normalisations of the advantages of a batch to one scale, after each completion has been compared.
 
 Advantages are (B, 1), one per completion; the result is (B, 1) or (B, T). Where the mask is False, or a completion has
 no advantage because nothing that it is compared with could be scored, the result is 0 and enters no mean.

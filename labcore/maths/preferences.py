@@ -1,4 +1,4 @@
-"""Losses on preferences, one function each: of log-ratios to the reference, and of log-probs where there is none.
+"""Losses on preferences, one function each: of log-ratios to the reference, or of log-probs without a reference.
 
 c = log π(y_w)/π_ref(y_w) of the chosen, r = log π(y_l)/π_ref(y_l) of the rejected completion, both summed over its
 tokens; Δ = c − r. Another divergence than the reverse KL has first made something else of c and r (`divergences`).

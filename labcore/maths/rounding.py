@@ -1,4 +1,4 @@
-"""Weights rounded to fewer digits, and given back in the precision that they had."""
+"""Weights rounded to fewer digits, returned in their original precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a learning rate moves over a run: factors between 0 and 1.
+"""Schedules of the learning rate over a run: factors between 0 and 1.
 
 `at` is the number of steps made so far, in which a step of several updates counts by the share of them that is done;
 `warmup_steps` and `steps` are those of the warm-up and of the whole run. The values are those of

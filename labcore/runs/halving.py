@@ -31,7 +31,7 @@ _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "n
 
 @dataclass(frozen=True)
 class Halving:
-    """The early stopping of a sweep: by which metric, first after how many steps, and that one of `factor`
+    """The early stopping of a sweep: its metric, the step of the first decision, and `factor`: one run of so many
     continues."""
 
     metric: str

@@ -146,7 +146,7 @@ def _spec(job: str) -> dict[str, Any]:
 
 
 def say(job: str, doing: str) -> None:
-    """Write down what the process of a job is doing, for whoever waits for it."""
+    """Store the activity of a job's process, for the pages that wait for the job."""
     write_text(folder(job) / DOING, doing)
 
 
@@ -159,7 +159,7 @@ def doing(job: str) -> str:
 
 
 def unsay(job: str) -> None:
-    """Take back what a process of the job said: it is over, or died."""
+    """Delete the stored activity of a job's process, which has ended or died."""
     with suppress(OSError):  # a page may be reading it: a sentence that stays does no harm
         (folder(job) / DOING).unlink(missing_ok=True)
 

@@ -18,7 +18,7 @@ def spec_of(preset: Preset, seed: int = 0) -> RunSpec:
 
 
 def unwatched(spec: RunSpec) -> RunSpec:
-    """The same run for nobody to look at: without a pace and without probes. It learns the same."""
+    """A copy of the spec without a pace and without probes, for runs that nobody watches. It learns the same."""
     return replace(spec, knobs={**spec.knobs, **{key: value for key, value in _off(spec).items() if key in spec.knobs}})
 
 

@@ -189,7 +189,7 @@ def resumable(runs: Sequence[RunRow], states: Sequence[str] = CANCELLED) -> list
 
 
 def early_stopping(store: Store, sweep_id: str) -> Halving | None:
-    """The early stopping of the runs of a sweep; None where they are not."""
+    """The early stopping of a sweep; None if it has none."""
     found = store.halvings(sweep_id)
     return Halving.from_json(found[sweep_id]) if sweep_id in found else None
 

@@ -43,7 +43,7 @@ def with_id(run: RunRow) -> str:
 
 
 def with_ids(store: Store, run_ids: Sequence[str]) -> list[str]:
-    """The same of each of these runs, in the trash or not; the id alone of one that is not there."""
+    """The titles with ids of these runs, in the trash or not; only the id of a run that does not exist."""
     known = store.runs_named(run_ids, in_trash=True)
     return [with_id(known[run_id]) if run_id in known else run_id for run_id in run_ids]
 

@@ -45,7 +45,7 @@ def code() -> str:
 
 
 def note(folder: Path, step: int, session: Session) -> None:
-    """Write down what the run in `folder` is made with from `step` on, unless that is what it had before."""
+    """Store the versions with which the run in `folder` is made from `step` on, unless they are unchanged."""
     there, now = _read(folder / FILE), here(device_of(session))
     if not there or {key: value for key, value in there[-1].items() if key != "from"} != now:
         atomic.write_text(folder / FILE, json.dumps([*there, {"from": step, **now}], indent=1))

@@ -132,7 +132,7 @@ def _own(spec: RunSpec) -> tuple[tuple[str, Value], ...]:
 
 
 def cut(seen: FileStatistics, spec: RunSpec) -> int:
-    """How many answers a built-in model cannot write to their end; 0 where these are few, or it need not write them."""
+    """The number of answers longer than a built-in model may write; 0 if these are few or are not to be written."""
     longer = sum(length + 1 > int(spec.knobs["max_new_tokens"]) for length in seen.lengths)  # the end is a token too
     written = spec.model in MODELS and spec.knobs.get("verifier") in ("exact", "numeric", "math")
     return longer if written and longer > (1 - ENOUGH) * seen.lines else 0

@@ -46,8 +46,8 @@ class Environment(Protocol):
 
 
 class Begun(NamedTuple):
-    """A turn with which an episode begins, as somebody wrote it. `instead`: what the model reads in place of the
-    environment's answer; None: that answer."""
+    """A given turn at the start of an episode. `instead` is the text that the model reads in place of the environment's
+    answer; None: it reads that answer."""
 
     text: str
     instead: str | None = None
@@ -112,8 +112,8 @@ class Play:
                            "model to read.")
 
     def step(self, text: str, instead: str | None = None) -> Move:
-        """Have the environment answer a turn. While the episode goes on, `instead` is said in place of its answer; the
-        reward and the state stay the environment's."""
+        """Have the environment answer a turn. Unless the episode ends, the model reads `instead` in place of the
+        answer; reward and state stay those of the environment."""
         assert not self.done, "the episode is over"
         turn = len(self.moves) + 1
         observation, reward, done = self._environment.step(text)
@@ -174,7 +174,7 @@ class EnvironmentTask(ABC):
         """The rows of `count` episodes."""
 
     def player(self, rng: np.random.Generator) -> Player | None:
-        """Somebody whose episode SFT learns; None: nobody plays."""
+        """A player whose episodes SFT learns; None without a player."""
         return None
 
     def begin(self, problem: Problem) -> Play:
@@ -197,7 +197,7 @@ class EnvironmentTask(ABC):
         return Problem(self.begin(asked).first, answer, columns=row)
 
     def played(self, problem: Problem, player: Player) -> Episode:
-        """An episode of somebody's, to its end or the turn limit."""
+        """An episode by a player, to its end or the turn limit."""
         play = self.begin(problem)
         observation = play.first
         while not play.done and len(play.moves) < self.max_turns:

@@ -24,7 +24,7 @@ _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 def numeric(completion: str, answer: str) -> bool:
-    """The same number (`number`); False where either has none.
+    """True if both texts have the same number (`number`); False if either has none.
 
     >>> numeric("so she makes $1,018.00 a day.", "9 * 2 = 18\\n#### 1018"), numeric("so it is 1/4", "3/4")
     (True, False)

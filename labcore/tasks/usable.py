@@ -52,7 +52,7 @@ def usable_rows(data: Path, path: Path, read: Callable[[Mapping[str, Any], int],
 
 
 def lines_named(lines: Sequence[int], count: int = 0) -> str:
-    """Rows by their lines, in a sentence; `count` is how many there are, where `lines` are only the first of them.
+    """Rows by their lines, in a sentence; `count` is their number if `lines` are only the first ones.
 
     >>> lines_named([3]), lines_named([3, 5]), lines_named([1, 2, 3], 30)
     ('line 3', 'lines 3, 5', 'lines 1, 2, 3 and 27 more')

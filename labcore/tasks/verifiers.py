@@ -155,7 +155,7 @@ def within(low: int, high: int) -> Verifier:
 
 
 def choice(completion: str, answer: str) -> bool:
-    """The same letter of a multiple choice (`letter`); False where either states none or several.
+    """True if both state the same letter of a multiple choice (`letter`); False if either states none or several.
 
     >>> choice("B. Both are even, so the answer is (B).", "B"), choice("A or B", "B")
     (True, False)

@@ -30,7 +30,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Tally:
-    """How often the first of two models was preferred, how often the second, and how often neither."""
+    """The number of votes for the first of two models, for the second, and for neither."""
 
     first: int
     second: int

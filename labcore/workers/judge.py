@@ -36,7 +36,7 @@ class Judge:
         self._remember()
 
     def _remember(self) -> None:
-        """Ask Optuna again what was asked before, in the same order."""
+        """Repeat the earlier questions to Optuna, in the same order."""
         self._rungs_of = {row.id: self._how.rungs(row.spec.steps) for row in self._store.sweep_runs(self._sweep)}
         self._turn, decisions = self._store.decisions(self._sweep)
         self._rungs = Rungs(self._how)

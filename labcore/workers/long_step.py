@@ -137,8 +137,8 @@ class LongStep:
         self._held += time.perf_counter() - begun
 
     def _left(self, found: Activity, now: float) -> str:
-        """The time that the step will still take, by the one before; in the first step, how long this activity will,
-        where it is not a part of another one."""
+        """The estimated time left in the step, from the step before; in the first step, the time left in its activity,
+        unless that is part of another one."""
         now -= self._held
         if self._before is not None:
             seconds = self._before - (now - self._begun)

@@ -106,8 +106,8 @@ def _known(path: Path) -> _File | None:
 
 
 def _text(content: dict[str, Any]) -> str:
-    """Return the JSON of a picture. Only one with a number that is not finite is searched for it, which takes as long
-    as writing it."""
+    """Return the JSON of a picture. It is searched for numbers that are not finite only if it has one, because the
+    search takes as long as writing."""
     try:
         return json.dumps(content, ensure_ascii=False, allow_nan=False)
     except ValueError:

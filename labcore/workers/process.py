@@ -56,5 +56,5 @@ def environment(url: str | None) -> dict[str, str]:
 
 
 def log() -> Path:
-    """Where it writes what goes wrong."""
+    """The file to which the supervisor writes errors."""
     return made(home()) / "supervisor.log"

@@ -1,8 +1,8 @@
-"""Makes the models that come with the lab: `python -m labcore.workers.ship_bases` writes `labcore/bases` anew.
+"""Make the models that come with the lab: `python -m labcore.workers.ship_bases` writes `labcore/bases`.
 
-To be run when the spec of a default changes, or the code that trains it; a test compares what is there with what the
-code makes today. Each is the outcome of an ordinary run, weights only: a base of SFT, or a process reward model, whose
-folder has the tokenizer and configuration of its policy too.
+Run it when the spec of a default or the code that trains it changes; a test compares the folder with the result of the
+present code. Each model is the result of an ordinary run, weights only: a base of SFT, or a process reward model, whose
+folder also has the tokenizer and configuration of its policy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def scorer_spec() -> RunSpec:
 
 
 def trained(store: Store, spec: RunSpec) -> Path:
-    """The model that a run of `spec`, made here and now, ends with: its policy, or what it scores steps with.
+    """Train a run of `spec` and return its final model: the policy, or the process reward model.
 
     Raises:
         LabError: it did not finish.
@@ -60,7 +60,7 @@ def trained(store: Store, spec: RunSpec) -> Path:
 
 
 def _scorer(checkpoint: Path) -> Path:
-    """A folder with what of a checkpoint `load_scorer` reads, beside it."""
+    """A folder beside a checkpoint with the files that `load_scorer` reads."""
     from labcore.llm.nets.scorer import CONFIG, load_scorer, save_scorer  # which imports torch
 
     target = checkpoint.with_name("scorer")

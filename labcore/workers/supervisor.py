@@ -36,7 +36,7 @@ AGAIN_SECONDS = 5.0  # between two tries of what the store, the disk or the syst
 
 
 class Supervisor:
-    """The queue: what of it is started, and what became of that. With a `sweep` only its runs are."""
+    """The queue of runs: starts them, and notes their ends. With a `sweep`, only its runs."""
 
     def __init__(self, store: Store, children: Children, executor: Executor, sweep: str | None = None):
         self.store, self.children, self.executor = store, children, executor

@@ -161,7 +161,7 @@ class Training:
             raise self._dropped() from error
 
     def _dropped(self) -> Ended:
-        """The end of a run that has left a step in its middle. What is whole of it is saved first."""
+        """End a run that stopped in the middle of a step. Its complete steps are saved first."""
         self._newest = None
         self._save_whole()
         self._save_best()
@@ -186,7 +186,7 @@ class Training:
         return saved or takes_back(self._session)
 
     def _look_within(self, activity: Activity) -> None:
-        """Do what is asked while a step is under way: wait in its middle, or leave it by `Dropped`."""
+        """Apply the controls that arrive within a step: wait in its middle, or leave it by `Dropped`."""
         self._looks = True  # no signal leaves the step here, where the store is written
         try:
             self._heed()
@@ -198,7 +198,7 @@ class Training:
             raise Dropped
 
     def _heed(self) -> None:
-        """Take what is asked within a step."""
+        """Handle the controls that arrive within a step."""
         waits = self._steering.within_step(self.step, self._may_drop)
         self._told_to_stop = self._told_to_stop or waits or self._stop()
 

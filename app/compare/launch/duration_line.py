@@ -17,7 +17,7 @@ EARLIER = 200  # runs that an estimate looks at
 
 
 def about(specs: list[RunSpec], places: int) -> str:
-    """How many go at once, and how long all of them will take."""
+    """A sentence with the number of runs at a time and the estimated time of all."""
     said = f"{places} runs at a time; the others wait in a queue. " if len(specs) > places else ""
     known = time_left.earlier(lab().store.runs("finished", limit=EARLIER))
     unknown = [spec for spec in time_left.unknown(specs, known) if _quick(spec)]

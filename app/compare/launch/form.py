@@ -228,7 +228,7 @@ def _of_axes(plan: Plan) -> list[RunSpec]:
 
 
 def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
-    """What will happen, and the button."""
+    """The summary of the comparison, and the button that starts it."""
     try:
         specs = specs_of(plan)
         if len(specs) > sweep.MOST_RUNS:

@@ -103,7 +103,7 @@ def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
 
 
 def to_link(way: str, kind: str, fields: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
-    """What a plan has that is not usual, as text for a link; empty where it is the plan that one starts with."""
+    """The settings of a plan that differ from the defaults, as text for a link; empty if none differ."""
     moved = {place: {key: value for key, value in values.items() if value != usual["knobs"].get(place, {}).get(key)}
              for place, values in fields["knobs"].items()}
     parts = {"way": way, "kind": kind, **fields, "knobs": {place: values for place, values in moved.items() if values}}

@@ -35,7 +35,7 @@ class Batch:
     second: int = param(USUAL, link.whole(0, MOST_LOOKED))
 
     def to_text(self) -> str:
-        """What is no default, as "updates=2;stepper=ppo"."""
+        """The settings that are not defaults, as "updates=2;stepper=ppo"."""
         return ";".join(f"{key}={said}" for key, said in link.written(self).items())
 
     def spec(self) -> dict[str, Any]:
@@ -68,7 +68,6 @@ def read(text: str, models: Sequence[str]) -> tuple[Batch, list[Fault]]:
 
 
 def of(text: str, models: Sequence[str], algorithms: Sequence[str] = ()) -> Batch:
-    """The same, from the first of `models` where it names none of them, and of these `algorithms` where it names none.
-    """
+    """The batch that a text names; by default on the first of `models`, with these `algorithms`."""
     batch, _ = read(text, models)
     return replace(batch, model=batch.model or models[0], algorithms=batch.algorithms or tuple(algorithms))

@@ -124,7 +124,7 @@ def estimate(value: dict[str, float], sign: bool = True) -> str:
 
 
 def push_table(found: dict[str, Any], place: int) -> str:
-    """How hard each algorithm pushes each token of a shown completion up or down: HTML.
+    """A table of each algorithm's push on each token of a shown completion, up or down: HTML.
 
     The unit is the algorithm's own mean |push| on the whole batch, so that rows can be compared.
     """
@@ -181,7 +181,7 @@ def _named(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def said(found: dict[str, Any]) -> list[str]:
-    """What is to be seen in the picture, in plain sentences: HTML."""
+    """The main observations on the picture, in sentences: HTML."""
     rows, table = found["algorithms"], found["cosines"]
     pairs = [(table[i][j], rows[j]["label"], rows[i]["label"]) for i in range(len(rows)) for j in range(i)
              if table[i][j] is not None]

@@ -123,7 +123,7 @@ def _model_name(name: str, runs: Sequence[RunRow]) -> str:
 
 
 def _controls(batch: Batch, runs: Sequence[RunRow], to: Callable[..., None]) -> None:
-    """Which batch, and how many steps are taken on it before it is looked at.
+    """The controls that choose the batch and the number of updates made on it first.
 
     A checkpoint that was chosen stays the one that is looked at, also when its run makes newer ones.
     """

@@ -187,6 +187,6 @@ def _cell(mean: Any, metric: Metric) -> str:
 
 
 def _said(means: Sequence[Any], metric: Metric, short: Sequence[str]) -> list[str]:
-    """What is hovered; `short` says which runs did not finish."""
+    """The tooltips of means; `short` names the runs that did not finish."""
     return [f"{_cell(mean, metric).replace('<br>', ' ')}, {mean.count} seed{'s' if mean.count > 1 else ''}"
             + wording.not_finished(words) for mean, words in zip(means, short, strict=True)]

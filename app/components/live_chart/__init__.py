@@ -16,10 +16,10 @@ CHART = Chart(Path(__file__).parent, *CURVES)
 
 def live_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],
                on_marker: Callable[[str, int], None], on_pace: Callable[[int], None] | None = None) -> None:
-    """Mount the grid. `data` is what `app.training.feed.payload` makes.
+    """Mount the grid. `data` is the result of `app.training.feed.payload`.
 
-    `on_resync` is called when rows were missed; `on_marker` gets the run and the event of a knob's marker whose words
-    were clicked; `on_pace` how many times rarer than usual a slow browser wants to draw.
+    `on_resync` is called if the browser missed rows. `on_marker` gets the run and the event of a knob's marker that was
+    clicked. `on_pace` gets the factor by which a slow browser asks for fewer updates.
     """
     def marked() -> None:
         if clicked := st.session_state[key].marker:

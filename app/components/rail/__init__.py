@@ -1,4 +1,4 @@
-"""The rail of RLHF: three stations in a line, each a button that opens its run, with what can be started beside it."""
+"""The rail of RLHF: three stations in a line, each a button that opens its run, with buttons to start new runs."""
 
 from __future__ import annotations
 

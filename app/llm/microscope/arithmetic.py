@@ -76,7 +76,7 @@ def _logprob(one: Token) -> list[Line]:
 
 
 def _teacher(one: Token) -> list[Line]:
-    """The teacher's log-prob of the token, and what it would have written in its place."""
+    """The teacher's log-prob of the token, and the tokens that the teacher finds likeliest there."""
     if (theirs := one.get("teacher_logprobs")) is None:
         return []
     likely = ", ".join(f"“{signs(text)}” {percent(p)}" for text, p in one.get("teacher_top") or [])
@@ -263,7 +263,7 @@ def of_example(example: Mapping[str, Any], place: int, knobs: Knobs) -> list[Lin
 
 
 def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
-    """The margin of a pair, and what the logistic loss makes of it."""
+    """The margin of a pair, and the logistic loss of it."""
     sides, beta = [pair[side] for side in ("chosen", "rejected")], float(knobs.get("beta", 0.0))
     found, gained = [], []
     for side, name, sign in zip(sides, ("Chosen", "Rejected"), ("c", "r"), strict=True):

@@ -40,7 +40,7 @@ def plain(value: float | None) -> str:
 
 
 def bracketed(value: float) -> str:
-    """The same after a sign.
+    """A number of a token after an arithmetic sign: a negative number in brackets.
 
     >>> bracketed(-0.5), bracketed(0.5)
     ('(−0.5000)', '0.5000')

@@ -1,4 +1,4 @@
-"""Sampler–trainer difference: the log-prob of a token from the decode pass, and from the pass that is trained. Pure.
+"""Sampler–trainer difference: the log-prob of a token by the sampler, and by the trainer's forward pass. Pure.
 
 Both are of the same parameters. They are different computations, so they differ by rounding, and by more in half
 precision or where the two do not hold the same weights. A watched run has both if its trainer sent both.
@@ -66,23 +66,23 @@ def thinned(found: Sequence[Dot]) -> list[Dot]:
     return [found[place] for place in (*order[:MOST // 2], *rest[::1 + len(rest) // (MOST // 2)])]
 
 
-OWN = ("before the step's first update", "One set of weights, two computations: token by token with a cache, and whole "
-       "sequences at once.")
-SENT = ("of which the trainer sent both log-probs", "Besides rounding, the sampler's weights may be older than the "
+OWN = ("before the step's first update", "Both use the same weights, but the sampler computes token by token with a "
+       "cache, and the trainer whole sequences at once.")
+SENT = ("for which the trainer sent both log-probs", "Besides rounding, the sampler's weights may be older than the "
         "trainer's.")
 
 
 def caption(found: Sequence[Dot], samples: Mapping[str, Any], elsewhere: bool = False) -> str:
-    """Description of the dots of a file, and where the two differ most; `elsewhere`: of another trainer's run."""
+    """Description of the dots of a file, and of the largest difference; `elsewhere`: a run of another trainer."""
     widest = max(found, key=lambda dot: abs(dot.gap))
     mean = sum(abs(dot.gap) for dot in found) / len(found)
     worst = "" if not widest.gap else (f" The widest gap is at {tokens.literal(repr(widest.text))} after "
-                                       f"{tokens.literal(repr(widest.prompt))}: the sampler has "
+                                       f"{tokens.literal(repr(widest.prompt))}, where the sampler's log-prob is "
                                        f"{theme.number(widest.sampler, 4)} nats.")
     part = f" of {groups}" if (groups := files.of_groups(samples)) else ""
     only = f" ({len(thinned(found)):,} drawn)" if len(found) > MOST else ""
     which, why = SENT if elsewhere else OWN
-    return (f"{len(found):,} tokens{part}{only} {which}, mean |difference| {short(mean)} nats/token, the largest "
+    return (f"{len(found):,} tokens{part}{only} {which}: mean |difference| {short(mean)} nats/token, largest "
             f"{short(abs(widest.gap))}. {why}{worst} Above {MISMATCH:g} nats the ratios are wrong from the start.")
 
 

@@ -105,7 +105,7 @@ def _updates(groups: Sequence[Group], axis: str, place: float) -> dict[str, floa
 
 
 def shares(values: Mapping[str, Sequence[float]], sign: int = 1) -> dict[str, float] | None:
-    """How often each setting has the best mean when its seeds are drawn again; equal means share the win.
+    """The share of bootstrap draws of the seeds in which each setting has the best mean; equal means share the win.
 
     `sign` −1: the lowest is the best. None where a setting has one seed, or there is but one setting.
     """

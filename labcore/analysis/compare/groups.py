@@ -43,7 +43,7 @@ class Group:
         return tuple(trace.spec.seed for trace in self.traces if trace.spec)
 
     def until(self, axis: str, place: float) -> Group:
-        """The same runs up to a place of an axis."""
+        """A copy whose runs end at a place of an axis."""
         return replace(self, traces=tuple(trace.until(axis, place) for trace in self.traces))
 
 

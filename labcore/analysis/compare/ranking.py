@@ -121,7 +121,7 @@ class Setting:
 
     @property
     def over(self) -> bool:
-        """Whether each of its runs finished or was stopped early: what it comes to is known."""
+        """Whether each of its runs finished or was stopped early, so that its final result is known."""
         return all(run.state == "finished" or run.early for run in self.runs)
 
     @property
@@ -253,7 +253,7 @@ class Standing:
 
 
 def standing(store: Store, found: Sweep, ends: Ends, metric: str = "") -> Standing:
-    """How a sweep stands now, by `metric` or by the usual one."""
+    """The present ranking of a sweep by `metric`, by default the usual one."""
     early, moved = sweep.early_stopping(store, found.id), store.moved(found.id)
     kept = tuple(row for row in found.runs if row.id not in moved)
     key = metric or (early.metric if early else offered(found.runs)[0])

@@ -84,7 +84,7 @@ class Table:
 
     @property
     def config_parts(self) -> tuple[dict[str, tuple[Any, ...]], dict[str, tuple[Any, ...]]]:
-        """`config` in two parts: what differs between groups that have it, and knobs that only some groups have."""
+        """`config` in two parts: settings of all groups that differ, and settings that only some groups have."""
         differs = {key for key, values in self.config.items() if key in NO_KNOBS
                    or len({str(value) for value in values if value is not None}) > 1}
         return ({key: values for key, values in self.config.items() if key in differs},
@@ -101,7 +101,7 @@ class Table:
         return asdict(self) | {"config": {**self.config, **({CHANGED: changed} if changed else {})}}
 
     def only(self, axis: str) -> Table:
-        """The same table, judged at the end and at one axis. Raises LabError where the runs do not share it."""
+        """A copy with the values at the end and at one axis only. Raises LabError if the runs do not share the axis."""
         if axis not in self.equal:
             shared = ", ".join(self.equal) or "none"
             raise LabError(f"The runs cannot be compared at equal {AXES[axis]}, because not all of them count or have "
@@ -235,8 +235,8 @@ def _leader(rows: Sequence[Row], measure: str, comparisons: Mapping[str, Mapping
 
 def _notes(metric: str, found: Sequence[Group], leaders: Mapping[str, tuple[str, tuple[str, ...]]],
            left_out: Sequence[str], titles: Mapping[str, str]) -> list[str]:
-    """Cautions for the reader: few seeds, runs left out or not finished, groups that do not compare, who wins when.
-    `titles` are the titles of the runs."""
+    """Cautions for the reader: few seeds, missing or unfinished runs, groups that cannot be compared, a winner that
+    depends on the axis. `titles` are the titles of the runs."""
     notes = []
     if few := [group.label for group in found if len(group.traces) < FEWEST]:
         notes.append(f"{listed(few)}: fewer than {FEWEST} seeds are not enough to compare; run more seeds.")

@@ -133,13 +133,13 @@ def _finding(view: RunView, evidence: str, best: int) -> Finding:
 
 
 def _counted(view: RunView, key: str) -> int:
-    """How many held-out completions, or pairs, a measurement counts."""
+    """The number of held-out completions, or pairs, in a measurement."""
     samples = int(view.knobs.get("held_out_samples", 1)) if key == "exact_match" else 1
     return max(1, round(view["held_out/rows"].mean(1)) * samples)
 
 
 def _batch(view: RunView, key: str) -> int:
-    """The same of a value of training rows, where the knobs are known."""
+    """The number of completions, or pairs, behind a value of training rows; 1 if the knobs are unknown."""
     knobs = view.knobs
     if key == "exact_match" and "prompts_per_step" in knobs:
         return int(knobs["prompts_per_step"]) * int(knobs.get("group_size", 1))

@@ -113,7 +113,7 @@ def ours(spec: RunSpec | None) -> RunSpec | None:
 
 
 def course(spec: RunSpec | None, steps: Iterable[Step], events: Iterable[Event] = ()) -> tuple[Doctor, list[Change]]:
-    """The doctor after all of a run's steps, and what it said on the way."""
+    """The doctor after all of a run's steps, and its changes of findings on the way."""
     doctor, history = Doctor(spec), KnobHistory(trained, events) if (trained := ours(spec)) else None
     said = [change for step in steps
             for change in doctor.take(step.step, step.metrics, history.at(step.step) if history else None)]

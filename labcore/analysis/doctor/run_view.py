@@ -198,7 +198,7 @@ class RunView:
         return value > limit * (RELEASE if self.held else 1)
 
     def below(self, value: float, limit: float) -> bool:
-        """The same of a lower limit."""
+        """True if a value is beyond a lower limit; a larger one for what held before."""
         return value < limit / (RELEASE if self.held else 1)
 
     @property

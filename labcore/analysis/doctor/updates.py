@@ -48,7 +48,7 @@ _CLIPS = ("clip_range", *choices.own_knobs(choices.SURROGATE))
 
 
 def not_finite(view: RunView) -> Finding | None:
-    """A loss, or what it is made of, is NaN or infinite from some step on.
+    """A loss, or one of its terms, is NaN or infinite from some step on.
 
     A table may say NaN for a number that a row does not have: where a metric came back before, it must be away for
     longer than it ever was.
@@ -113,7 +113,7 @@ def tiny_updates(view: RunView) -> Finding | None:
 
 
 def _seems_on_policy(view: RunView) -> bool:
-    """The same of metrics of another tool, by what they show: a reward, and no token clipped."""
+    """True if the metrics of another tool look on-policy: there is a reward, and no token is clipped."""
     clipped = view["clip_frac/region"].last(40) if "clip_frac/region" in view else []
     return "reward" in view and "rewards/accuracies" not in view and not any(clipped)
 

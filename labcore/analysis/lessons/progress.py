@@ -52,7 +52,7 @@ def attempts() -> dict[str, list[Attempt]]:
 
 
 def newest(name: str) -> Attempt | None:
-    """The attempt that goes on; None before a prediction. Raises LabError as `attempts`."""
+    """The open attempt; None before a prediction. Raises LabError as `attempts`."""
     return _open([asdict(each) for each in attempts().get(name, [])])
 
 

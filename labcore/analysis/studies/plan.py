@@ -131,7 +131,7 @@ def queue(store: Store, specs: Sequence[RunSpec]) -> str:
 
 
 def _template(study: Study, setting: Setting) -> RunSpec:
-    """The run of a setting without the runs that it learns from, which `make` would look for."""
+    """The spec of a setting without the runs that it learns from, for which `make` would search."""
     spec = spec_of(study, _alone(setting), 0)
     if not setting.members:
         return spec
@@ -140,7 +140,7 @@ def _template(study: Study, setting: Setting) -> RunSpec:
 
 
 def _alone(setting: Setting) -> Setting:
-    """The setting with the verifier's rewards where they are a reward model's, and the usual teacher."""
+    """A copy of the setting with the verifier in place of a reward model, and with the usual teacher."""
     if not setting.members:
         return setting
     own = {"reward_source": "verifier"} if "reward_source" in setting.knobs else {}

@@ -198,7 +198,7 @@ def _finding(contrast: Contrast, values: Mapping[str, tuple[float, ...]], level:
 
 
 def _wanted(study: Study) -> list[tuple[Measure, str]]:
-    """Each pair of a number and a setting that is asked for, once."""
+    """The distinct pairs of a measure and a setting that the result needs."""
     return list(dict.fromkeys((contrast.measure, label) for contrast in study.contrasts for label in contrast.weights))
 
 

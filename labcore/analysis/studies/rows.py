@@ -148,7 +148,7 @@ def _cost() -> Study:
                 Setting("REINFORCE", "reinforce", GROUPS)]
     models, pace = Measure("models"), Measure("step_seconds")
     return Study(
-        "cost", "Cost", "PPO holds four models, REINFORCE and RLOO fewer, and its step takes longer.", AHMADIAN,
+        "cost", "Cost", "PPO holds four models and its step takes longer; REINFORCE and RLOO hold fewer.", AHMADIAN,
         "PPO, GRPO, RLOO and REINFORCE on sort: the same 64 completions and one update a step, 20 steps. Counted with "
         "the reward model that the paper's runs hold; here the task's verifier stands in its place.", settings,
         [Contrast("Models that PPO holds", {"PPO": 1.0}, models, 3.5, 4.5),
@@ -169,8 +169,8 @@ def _over_optimisation() -> Study:
     gold, proxy = Measure("last", "reward/gold", 5), Measure("change", "reward", 5)
     fell = Measure("change", "reward/gold", 5)
     return Study(
-        "over_optimisation", "Over-optimisation", "Optimised against a reward model, its score rises while the gold "
-        "reward falls; a KL penalty and an ensemble hold that back.",
+        "over_optimisation", "Over-optimisation", "If a policy is optimised against a reward model, the model's "
+        "score rises while the gold reward falls. A KL penalty and an ensemble reduce this.",
         "Gao et al. 2022, arXiv:2210.10760; Coste et al. 2023, arXiv:2310.02743",
         "Five reward models on film reviews, then RLOO on the score of one (always that of seed 0) with β 0, 0.02 and "
         "0.1, and on the mean of 3 and of 5 with β 0. 8 prompts × 4 completions a step, 16 steps at a learning rate of "

@@ -63,15 +63,15 @@ _NO_TEACHER = (
 
 
 def _of_teacher(of: Numbers) -> Worked:
-    """The log-ratio of the token alone; with a discount those of later tokens are added, which one token does not
-    know."""
+    """The token's own log-ratio. A discount adds those of later tokens, which are not among the token's numbers."""
     if of["teacher_discount"] or of.get("single_step"):
         return Worked("log π_T − log π_old, and those of later tokens", "{advantage}")
     return Worked("log π_T − log π_old", "{teacher_logprobs} − {old_logprobs:b}")
 
 
 def _of_opponent(of: Numbers) -> Worked:
-    """The opponent's reward is what the advantage says of it: nothing where the win is sure, or it was normalised."""
+    """The probability of winning and the opponent's reward, computed from the recorded advantage: unknown where the win
+    is sure or the advantage was normalised."""
     chance = of["reward"] - of["baseline"] + 0.5
     if not 0 < chance < 1:
         raise Unrecorded("opponent")
@@ -147,7 +147,7 @@ ADVANTAGE = Family("advantage", "advantage", "labcore.maths.advantages",
               r"\sigma(R - R_{opp}) - \tfrac12", "sequence", rollouts=("mixture",), knobs=(MIXTURE_SHARE,),
               letters=(Letter("opp", r"R_{opp}=R(y'),\quad y'\sim\pi_\theta^{1-\alpha_m}\pi_{ref}^{\alpha_m}"),),
               worked=_of_opponent, bias="Direction: it maximises the probability of beating the mixture of policy and "
-              "reference, and not the mean reward.",
+              "reference, not the mean reward.",
               elsewhere=(
         There("verl", {_VERL: "grpo"}, "verl has no opponent, so this script trains another algorithm: GRPO on the "
               "rewards"),

@@ -1,6 +1,6 @@
-"""The knobs of distillation: the teacher, what it sees, and who writes the completions that it is asked about.
+"""The knobs of distillation: the teacher, its context, and the source of the completions that it grades.
 
-The losses are members of `SFT_LOSS` and the advantages of `ADVANTAGE`, where the functions are that they name.
+The losses are members of `SFT_LOSS`, and the advantages are members of `ADVANTAGE`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SELF = "self"  # the teacher that is the run's own reference model
 TEACHER = Knob(
     "teacher", "Teacher", "", "The model that the policy learns from: a run (RUN, RUN@STEP or RUN@best), or the folder "
     "or hub id of a Hugging Face model. It must have the policy's vocabulary, and may be larger. It stays frozen. "
-    "self: the run's own reference model, which the policy began as.",
+    "self: the run's own reference model, from which the policy started.",
     forkable=True, group="model", aliases="teacher_model_name_or_path distillation")
 TEACHER_DISCOUNT = Knob(
     "teacher_discount", "Discount of later log-ratios", 0.0, "Weight of the log-ratios of later tokens in a token's "
@@ -32,15 +32,15 @@ JSD_BETA = Knob(
 
 
 def taught_by_itself(row: Algorithm) -> bool:
-    """Whether a row's teacher is its own reference model: then neither task nor model suggests another."""
+    """Whether a row's teacher is its own reference model; then the defaults of the task and the model do not apply."""
     return any(knob.key == TEACHER.key and knob.default == SELF for knob in row.knobs)
 
 
 SINGLE_STEP = Knob(
-    "single_step", "Single-step term", False, "On: the KL of each token's own distribution is computed over the whole "
-    "vocabulary and added to the loss, and a token's advantage has the log-ratios of later tokens only. The mean "
-    "gradient is the same unless advantages are whitened, with less noise; each update takes one more pass of the "
-    "teacher. Off: the sampled token's own log-ratio stands for its KL.", "live", group="loss", advanced=True,
+    "single_step", "Single-step term", False, "On: the KL of each next-token distribution is computed over the whole "
+    "vocabulary and added to the loss, and a token's advantage has only the log-ratios of later tokens. The mean "
+    "gradient is the same unless advantages are whitened, with less noise; each update takes one more forward pass of "
+    "the teacher. Off: the log-ratio of the sampled token estimates this KL.", "live", group="loss", advanced=True,
     aliases="single_step_decomposition", before=False)
 TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.llm.teacher_context",
                          ("problems", "texts", "exact", "group_size"), (
@@ -50,14 +50,14 @@ TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.l
                    trainer="SDPOTrainer"),
 ))
 CONTEXT_TEMPLATE = Knob(
-    "context_template", "Prompt with context", "{prompt}\\n\\n{context}", "The text that a model reads as its prompt "
-    "where it has a context. {prompt} and {context} stand for the two; \\n is a line break.", group="model",
+    "context_template", "Prompt with context", "{prompt}\\n\\n{context}", "Template of a prompt with a context. The "
+    "lab replaces {prompt} and {context}; \\n is a line break.", group="model",
     advanced=True, aliases="teacher_prompt_template reprompt_template", before="{prompt}\\n\\n{context}")
 CONTEXT = (
-    Knob("teacher_context", "Context of the teacher", "nothing", "What the teacher reads beside the prompt. nothing: "
-         "the prompt alone. demonstration: also the task's answer. success: also a right completion of the same group; "
-         "a completion without one teaches nothing.", choices=TEACHER_CONTEXT.names, group="model", advanced=True,
-         aliases="privileged_context reprompt", before="nothing"),
+    Knob("teacher_context", "Context of the teacher", "nothing", "Text that the teacher reads in addition to the "
+         "prompt. nothing: no context. demonstration: the task's answer. success: another, right completion of the "
+         "same group; a completion without such a context teaches nothing.", choices=TEACHER_CONTEXT.names,
+         group="model", advanced=True, aliases="privileged_context reprompt", before="nothing"),
     CONTEXT_TEMPLATE)
 CONTEXT_SHARE = Knob(
     "context_share", "Share with context", 0.5, "Share of the examples in SFT whose prompt also has the answer as a "

@@ -34,7 +34,7 @@ _S = Letter("s_k", label="score of step k")
 STEP_REWARD = Family("step_reward", "reward of a step", "labcore.maths.process", ("scores", "steps"), (
     Choice("each_step", "its score: an answer earns the sum of its scores", r"s_k", letters=(_S,),
            worked=lambda of: Worked("s_k", "{score}")),
-    Choice("min_form", "P(right) − P(wrong), weighted towards the lowest of the answer (PURE)",
+    Choice("min_form", "P(right) − P(wrong), weighted towards the lowest step of the answer (PURE)",
            r"\frac{e^{-u_k/T_{min}}}{\sum_j e^{-u_j/T_{min}}}\,u_k,\quad u_k = 2s_k-1", knobs=(MIN_TEMPERATURE,),
            letters=(_S,), worked=lambda of: Worked(
                "exp(−(2s_k − 1)/T) / Σ exp(−(2s_j − 1)/T) × (2s_k − 1)",
@@ -60,11 +60,11 @@ STEP_REWARD_KNOB = Knob(
     advanced=True,
     group="reward", before="each_step")
 PUBLISHED = (
-    Knob("step_tag", "Step tag", "", "Text that a published language model reads behind each step, where it scores the "
-         "step, such as ки of math-shepherd. Empty: the process reward model is a run's or a token classifier.",
+    Knob("step_tag", "Step tag", "", "Tag after each step at which a published language model scores the step, such as "
+         "ки of math-shepherd. Empty: the process reward model is a run of the lab or a token classifier.",
          advanced=True, forkable=True, group="reward", before="", aliases="math-shepherd"),
-    Knob("label_tokens", "Label tokens", "+ -", "The tokens of such a model for a right and for a wrong step, as two "
-         "texts or two token ids. The score is the probability of the first among the two.", advanced=True,
-         forkable=True, group="reward", before="+ -"),
+    Knob("label_tokens", "Label tokens", "+ -", "Tokens by which a language model with a step tag rates a step as "
+         "right and as wrong: two texts or two token ids. The score is the probability of the first, relative to both.",
+         advanced=True, forkable=True, group="reward", before="+ -"),
 )
 OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps

@@ -7,10 +7,10 @@ from labcore.catalog.families import process
 from labcore.catalog.knob import Knob
 
 SCORER = Knob(
-    "reward_model", "Reward model", "", "The run that trained the reward model: RUN, or RUN@STEP for one of its "
-    "checkpoints; or the folder or hub id of a Hugging Face model with one score, or for steps of a token classifier "
-    "with two labels. For an ensemble several of them, with commas between.", advanced=True, forkable=True,
-    group="reward")
+    "reward_model", "Reward model", "", "The run that trained the reward model (RUN, or RUN@STEP for one of its "
+    "checkpoints), or the folder or hub id of a Hugging Face model with one score. To score steps: a token classifier "
+    "with two labels, or a language model with a step tag. For an ensemble, several of them, separated by commas.",
+    advanced=True, forkable=True, group="reward")
 UNCERTAINTY_WEIGHT = Knob(
     "uncertainty_weight", "Weight of the uncertainty", 2.0, "Weight of the variance among the reward models in "
     "uncertainty_weighted_ensemble. Higher: prefers "

@@ -69,9 +69,9 @@ DUAL_CLIP = Knob(
     "only extreme ratios are bounded. "
     "0: off.", "live", 0.0, 1e6, (1.5, 10.0), advanced=True, group="clip")
 CLIP_DELTA = Knob(
-    "clip_delta", "Two-sided clip δ", 0.0, "The same bound in TRL's form: on the unclipped ratio. Use more than "
-    "1 + ε_high. Lower: one token with negative advantage cannot dominate an update. Higher: only extreme ratios are "
-    "bounded. 0: off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True, group="clip")
+    "clip_delta", "Two-sided clip δ", 0.0, "Upper bound of the unclipped ratio, as in TRL. Set it above 1 + ε_high, so "
+    "that it bounds only tokens with negative advantage. Lower: one such token cannot dominate an update. Higher: only "
+    "extreme ratios are bounded. 0: off.", "live", 0.0, 1e6, (0.0, 10.0), advanced=True, group="clip")
 RATIO_CAP = Knob(
     "ratio_cap", "Ratio cap", 5.0, "The largest weight that a token's ratio can give it. Higher: tokens that became "
     "likelier count for more, with more noise. Lower: steadier.", "live", 0.0, 100.0, (1.0, 20.0), r"\varepsilon_{max}",
@@ -80,22 +80,23 @@ GATES = (
     Knob("gate_positive", "Gate, positive advantages", 1.0, "How sharply the gate closes for tokens with positive "
          "advantage as their ratio leaves 1. Higher: more careful. Lower: freer to move.", "live", 1e-3, 100.0,
          (0.5, 2.0), r"\tau_{+}", group="clip"),
-    Knob("gate_negative", "Gate, negative advantages", 1.05, "The same for tokens with negative advantage. Higher: "
-         "steadier, they fall more slowly; usually a little above the gate for positive advantages. Lower: they may "
-         "fall further per batch.",
+    Knob("gate_negative", "Gate, negative advantages", 1.05, "How sharply the gate closes for tokens with negative "
+         "advantage as their ratio leaves 1. Higher: steadier, their probability falls more slowly; usually a little "
+         "above the gate for positive advantages. Lower: it may fall further per batch.",
          "live", 1e-3, 100.0, (0.5, 2.0), r"\tau_{-}", group="clip"),
 )
 GAMMA_WEIGHT = (
     Knob("gamma_power_positive", "Power, positive advantages", 2.0, "How fast the weight of a completion with positive "
          "advantage falls as it becomes less likely. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0),
          "k_{+}", group="clip"),
-    Knob("gamma_rate_positive", "Rate, positive advantages", 3.0, "How fast it falls as the completion becomes "
-         "likelier. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0), r"\lambda_{+}", group="clip"),
-    Knob("gamma_power_negative", "Power, negative advantages", 3.0, "The same for completions with negative advantage. "
-         "Higher: those already unlikely count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0), "k_{-}",
-         group="clip"),
-    Knob("gamma_rate_negative", "Rate, negative advantages", 2.0, "The same for completions with negative advantage. "
-         "Higher: those that became likelier count for less. Lower: for more.", "live", 0.0, 100.0, (0.5, 5.0),
+    Knob("gamma_rate_positive", "Rate, positive advantages", 3.0, "How fast the weight of a completion with positive "
+         "advantage falls as it becomes likelier. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0),
+         r"\lambda_{+}", group="clip"),
+    Knob("gamma_power_negative", "Power, negative advantages", 3.0, "How fast the weight of a completion with negative "
+         "advantage falls as it becomes less likely. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0),
+         "k_{-}", group="clip"),
+    Knob("gamma_rate_negative", "Rate, negative advantages", 2.0, "How fast the weight of a completion with negative "
+         "advantage falls as it becomes likelier. Higher: sooner. Lower: later.", "live", 0.0, 100.0, (0.5, 5.0),
          r"\lambda_{-}", group="clip"),
 )
 

@@ -61,22 +61,21 @@ ROWS = (
         latex=r"\begin{gathered}" + _REVERSE + r"\\ \hat A_t = \operatorname{whiten}\bigg(\frac{\sum_{s\ge t}"
         r"\gamma_T^{s-t}" + _LOG_RATIO + r"}{\sum_{s\ge t}\gamma_T^{s-t}}\bigg),\quad i = 1\ldots P\,G\end{gathered}",
         watch="The gradient norm: it is noisier than in on-policy distillation, because a token's advantage includes "
-        "the tokens after it. The paper's single-step term is a switch, off by default. Sampling from a mixture with "
-        "the teacher and the pretraining loss are left out.",
+        "the tokens after it. The paper's single-step term is a switch, off by default. The paper's sampling from a "
+        "mixture of policy and teacher and its pretraining loss are left out.",
         paper="Gu et al. 2023, arXiv:2306.08543",
         defaults={"advantage": "teacher_mean_log_ratio", "teacher_discount": 1.0, "aggregation": "token_mean",
                   "kl_placement": "off", "group_size": 4, "prompts_per_step": 64},
         models=("policy", "reference"), panels=online_panels(*TEACHER_PANELS, "reward")),
     row("sdft", "SDFT", "online",
-        summary="Self-distillation: the teacher is the model that the run began with, and reads the task's answer "
-        "beside the prompt. The policy learns to answer as if it had read it too.",
+        summary="Self-distillation: the teacher is the run's initial model, which also reads the task's answer. The "
+        "policy learns to answer as if it had read the answer too.",
         latex=_SELF_TAUGHT + r"\pi_T = \pi_{ref}(\cdot\mid x, y^*, y_{<t}),\quad y_i\sim\pi_\theta(\cdot\mid x),"
         r"\quad i = 1\ldots "
         r"P\,G\end{gathered}",
-        watch="The KL to the teacher and the reward: the policy becomes as good as the model is with the answer in its "
-        "context, so a model that cannot use a context learns nothing. A built-in model is first taught to use one, "
-        "by SFT in which a share of the prompts has the answer. Set reference_every to have the teacher follow the "
-        "policy.",
+        watch="The KL to the teacher and the reward: at best the policy becomes as good as the model with the answer "
+        "in its context, so a model that cannot use a context learns nothing. SFT first teaches a built-in model to "
+        "use one: a share of the prompts of SFT has the answer. With reference_every the teacher follows the policy.",
         paper="Shenfeld et al. 2026, arXiv:2601.19897", extra_knobs=(CONTEXT_SHARE,),
         without=(*CLIP, "updates_per_batch", "mini_batches"),
         defaults={"advantage": "teacher_log_ratio", "teacher": SELF, "teacher_context": "demonstration",
@@ -85,14 +84,14 @@ ROWS = (
                   "prompts_per_step": 64},
         models=("policy", "reference"), panels=online_panels(*TEACHER_PANELS, "reward")),
     row("sdpo", "SDPO", "online",
-        summary="Self-distillation from success: the teacher is a slow copy of the policy that also reads another, "
-        "right completion of the group. So one success grades every token of the group's failures.",
+        summary="Self-distillation from success: the teacher is a moving average of the policy, which also reads "
+        "another, right completion of the group. So one right completion lets it grade every token of the wrong ones.",
         latex=_SELF_TAUGHT + r"\pi_T = \pi_{\theta_T}(\cdot\mid x, y_{right}, y_{<t}),\quad "
         r"\theta_T\leftarrow(1-\alpha)\theta_T+"
         r"\alpha\,\theta,\quad i = 1\ldots P\,G\end{gathered}",
-        watch="Completions with a context: a group without a success teaches nothing, and its completions count with "
-        "loss 0. On add the reward did not rise in 40 steps. Text feedback of an environment, which the "
-        "paper also gives the teacher, is left out.",
+        watch="Completions with a context: a group without a right completion teaches nothing, and its completions "
+        "have loss 0. On add the reward did not rise in 40 steps. The paper also gives the teacher the text feedback "
+        "of an environment; the lab does not.",
         paper="Hübotter et al. 2026, arXiv:2601.20802", extra_knobs=(CONTEXT_SHARE,),
         without=(*CLIP, "updates_per_batch", "mini_batches"),
         defaults={"advantage": "teacher_log_ratio", "teacher": SELF, "teacher_context": "success",
@@ -101,8 +100,8 @@ ROWS = (
                   "reference_mixup": 0.05},
         models=("policy", "reference"), panels=online_panels("reward", *TEACHER_PANELS)),
     row("context_sft", "SFT with context", "sft",
-        summary="SFT in which a share of the prompts has the answer as a context. The model learns to answer, and to "
-        "use a context: the start of self-distillation.",
+        summary="SFT in which a share of the prompts has the answer as a context. The model learns both to answer and "
+        "to use a context, which self-distillation needs.",
         latex=r"L = -\frac1{\sum_i T_i}\sum_{i,t}\log\pi_\theta(y_{i,t}\mid x_i\ \text{or}\ x_i, y^*_i)",
         watch="The accuracy is measured without a context. Answers with one are learnt first, because copying is "
         "easier, so the loss falls in two stages.",

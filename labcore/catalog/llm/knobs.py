@@ -213,9 +213,9 @@ ONLINE = (
          "ratios reflect only the updates; the off-policy mask still compares with the sampler. No token is weighted. "
          "It costs one more pass per batch. Off: the sampler's log-probs are used.", "next batch", advanced=True,
          group="clip", aliases="old_log_prob", before=False),
-    Knob("rollouts", "Rollouts", "engine", "What samples the completions. engine: the lab's own sampler. vllm: "
-         "vLLM, where it is installed and there is an NVIDIA GPU; made for large models and long completions. It takes "
-         "0.3 of the GPU's memory and rounds differently from the trainer.", choices=ROLLOUTS, advanced=True,
+    Knob("rollouts", "Rollouts", "engine", "Sampler of the completions. engine: the lab's own sampler. vllm: vLLM, if "
+         "it is installed and there is an NVIDIA GPU; it is made for large models and long completions. It takes 30 % "
+         "of the GPU's memory and rounds differently from the trainer.", choices=ROLLOUTS, advanced=True,
          group="sampling"),
     *STALENESS, *DIFFICULTY,
     Knob("adaptive_kl_target", "KL target", 0.0, "β is adapted until the KL to the reference has this value. Higher: "

@@ -96,7 +96,7 @@ ROWS = (
               r"H_t\big]\\ \hat A_i = \sigma(R_i-R(y'_i))-\tfrac12,\quad y'_i\sim\pi_{mix}\propto"
               r"\pi_\theta^{1-\alpha_m}\pi_{ref}^{\alpha_m},\quad i = 1\ldots P\,G\end{gathered}",
         watch="The win rate against the opponent: it settles above ½, because the mixture follows the policy. Rewards "
-              "between 0 and 1 give win probabilities between 0.27 and 0.73, so the gradient is short. The opponents' "
+              "between 0 and 1 give win probabilities between 0.27 and 0.73, so the gradient is small. The opponents' "
               "completions count as sampled tokens.",
         paper="Munos et al. 2023, arXiv:2312.00886",
         without=(*CLIP, "updates_per_batch", "mini_batches"),

@@ -46,14 +46,14 @@ ROWS = (
         panels=("reward", "margin", "logps", "exact_match", "zero_variance", "accuracy", "kl", "entropy", "length",
                 "truncated", *LAST_PANELS)),
     row("xpo", "XPO", "preference",
-        summary="Online DPO that explores: each pair has a completion of the policy and one of the reference, and the "
-                "policy is also moved away from what the reference writes.",
+        summary="Online DPO that explores: each pair has a completion of the policy and one of the reference, and a "
+                "second term makes the reference's completion less likely.",
         latex=r"\begin{gathered}L = w_1\Big(-\log\sigma\Big(\beta\big[" + _CHOSEN + "-" + _REJECTED
               + r"\big]\Big)\Big) + w_2\log\pi_\theta(y_{ref})\\ \{y_w, y_l\} = \{y, y_{ref}\},\quad y \sim "
               r"\pi_\theta,\quad y_{ref} \sim \pi_{ref},\quad b = 1\ldots B\end{gathered}",
-        watch="The win rate against the reference, and the log-prob of the reference's completions. The weight w₂ is "
-              "the paper's α: it pays on tasks where the reference rarely finds a good answer, and destroys the policy "
-              "if it is too large. Where both completions earn the same, a coin decides which is chosen.",
+        watch="The win rate against the reference, and the log-prob of the reference's completions. A larger weight w₂ "
+              "(the paper's α) helps on tasks where the reference rarely finds a good answer; too large a weight "
+              "destroys the policy. If both completions earn the same, the chosen one is drawn at random.",
         paper="Xie et al. 2024, arXiv:2405.21046", verified=True,
         without=("pair_prompts", "eval_every", "eval_prompts", "group_size"),
         defaults={"pairs": "policy_and_reference", "beta": 0.1, "second_loss": "exploration", "second_weight": 1e-3},

@@ -56,7 +56,7 @@ class Distribution(Protocol):
         """Metrics that say how far apart its actions are, beside the entropy."""
 
     def detach(self) -> Self:
-        """The same without gradients."""
+        """A copy without gradients."""
 
     def __getitem__(self, rows: Any) -> Self:
         """The distributions in some states."""

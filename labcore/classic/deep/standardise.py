@@ -56,7 +56,7 @@ class Standardise(nn.Module):
             kept.copy_(moment)
 
     def take(self) -> None:
-        """Use what was seen so far."""
+        """Standardise by the statistics so far."""
         self.shift.copy_(self.mean if float(self.count) > FEW else self.shift)
         self.factor.copy_((self.var + TINY).rsqrt() if float(self.count) > FEW else self.factor)
 

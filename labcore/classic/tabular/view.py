@@ -64,7 +64,7 @@ def truth(session: TabularSession) -> tuple[Array, Array] | None:
 
 
 def measures(session: TabularSession) -> dict[str, float]:
-    """How far the tables are from the truth, and the return of their greedy policy."""
+    """The errors of the tables, and the return of their greedy policy, as metrics."""
     found, gamma, here = session.estimates(), float(session.knobs["gamma"]), session.within_reach
     start = session.maze.start
     assert start is not None, "a maze without a start cannot be built"

@@ -101,8 +101,8 @@ def _rows(capsule: Capsule, run_id: str, spec: RunSpec) -> tuple[RunRow, Sequenc
     if run_id != capsule.run:
         origin += f" Its id {capsule.run} was taken here, so it has a new one."
     if teacher := absent_teacher(spec.row, spec.knobs):
-        origin += (f" It learns from the teacher {teacher}, which a capsule does not bring: to continue or repeat the "
-                   "run, bring that model into this lab too.")
+        origin += (f" Its teacher {teacher} is not in the capsule: to continue or repeat the run, add that model to "
+                   "this lab too.")
     row = RunRow(run_id, spec, manifest["state"], origin, created=now, started=manifest["started"],
                  ended=manifest["ended"] or now, pid=None, host=None, heartbeat=None, step=last.step,
                  seconds=last.seconds, base=None, tags=(TAG,), project=_project(manifest))

@@ -1,4 +1,4 @@
-"""A run capsule: one zip with all that it takes to make a run again and to check that it comes out the same.
+"""A run capsule: one zip with everything that is needed to repeat a run and to check that the numbers are the same.
 
 It holds the spec, the metrics and events of every step, the timeline of the knobs, the first checkpoint (what the run
 started from: weights, optimizers, random numbers) and the newest, the samples, the user's file, what it was made with,
@@ -114,12 +114,12 @@ def name_of(run_id: str) -> str:
 
 
 def cells(rows: int, columns: int) -> int:
-    """The number that a table counts towards `MOST_CELLS`: a row costs as much as some cells, however few it has."""
+    """The cells that a table counts towards `MOST_CELLS`: each row counts as several cells, even a short one."""
     return rows * (columns + ROW_CELLS)
 
 
 def most_values(file: str) -> int:
-    """How many values a file of a capsule may hold as JSON, by its path there."""
+    """The largest number of JSON values in a file of a capsule, by its path there."""
     return MOST_VALUES.get(file.split("/")[0], USUAL_VALUES)
 
 
@@ -205,7 +205,7 @@ class _Checkpoints:
                 for folder in folders for path in folder.rglob("*") if path.is_file()} | self._base()
 
     def _base(self) -> dict[str, Path]:
-        """The same of the weights that an adapter is on, where they are a folder of this machine."""
+        """The files of an adapter's base weights, by their paths in the capsule, if these are a local folder."""
         base = adapters.base_folder(self.first / "policy")
         if base is None or self.left_out or sizes.size(base) > self._largest:
             return {}
@@ -214,7 +214,7 @@ class _Checkpoints:
 
 
 def _without_base_places(files: Mapping[str, Path], folder: Path, tidy: Callable[[Any], Any]) -> dict[str, Path]:
-    """The same files, but that adapters name the model that they are on without its folder. Copies are in `folder`."""
+    """`files` with copies, in `folder`, of the adapters' configurations that do not name the base's local folder."""
     found = dict(files)
     for name, path in files.items():
         if path.name == adapters.CONFIG:

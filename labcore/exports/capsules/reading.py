@@ -59,8 +59,8 @@ class Capsule:
 
     def located(self, model: str, data: Path | None, device: str | None = None, absent: bool = False,
                 teacher: str = "") -> RunSpec:
-        """The spec, checked as one that is typed in, with the places of its model, unless that is `absent`, of its
-        `teacher`, where that is another one here, and of the user's file here.
+        """The spec, checked like a spec from the form, with the local places of its model (unless it is `absent`), of
+        its `teacher` (if given) and of the user's file.
 
         Raises:
             LabError: this lab has no such algorithm, task or knob, or a value is out of bounds.
@@ -114,7 +114,7 @@ def _read(name: str, folder: Path, manifest: dict[str, Any]) -> Capsule:
 
 
 def _sound_types(spec: RunSpec) -> bool:
-    """What `make` takes for granted; the values themselves are its to check."""
+    """True if the fields of a spec have the types that `make` assumes; `make` checks the values."""
     texts = (spec.kind, spec.algorithm, spec.task, spec.model, spec.device, spec.mix, spec.data or "")
     return all(isinstance(text, str) for text in texts) and isinstance(spec.knobs, dict)
 

@@ -1,4 +1,4 @@
-"""Run a capsule again and compare every number of every step with what it holds, bit for bit.
+"""Run a capsule again and compare every number of every step with the recorded one, bit for bit.
 
 The run starts from the capsule's first checkpoint, in a lab of its own that goes away again, and its knobs change
 after exactly as many updates as they did. Left out of the comparison: measurements of the machine (seconds, speed,
@@ -98,7 +98,7 @@ def first_difference(expected: Step, record: Record) -> Difference | None:
 
 
 def changed(before: Versions, now: Versions) -> tuple[str, ...]:
-    """What was another one when the run was made, in words, the likelier cause of other numbers first."""
+    """The versions that differ from those of the run, in words; the likeliest cause of other numbers first."""
     return tuple(f"{words} ({before[key]} then, {now[key]} now)" for key, words in _CAUSES.items()
                  if key in before and key in now and before[key] != now[key])
 
@@ -160,7 +160,7 @@ class _Rerun:
             self._store.ask(run_id, "stop")
 
     def _causes(self, difference: Difference) -> tuple[str, ...]:
-        """Why it may have come out otherwise: what is not as it was at the step that differs."""
+        """Possible causes of a difference: other weights, and the versions that differ at the step in question."""
         made_with = [entry for entry in self._capsule.manifest["made_with"]
                      if entry.get("from", 0) < difference.step]
         before = made_with[-1] if made_with else self._capsule.manifest["exported_with"]
@@ -176,15 +176,15 @@ class _Rerun:
 
 
 def _teacher(capsule: Capsule) -> str:
-    """The folder of the run's teacher where it is a model of this lab; empty where the name alone finds it.
+    """The folder of the run's teacher if it is a model of this lab; empty if the teacher is found by its name.
 
     Raises:
         LabError: the run learns from a model that is not here.
     """
     spec = capsule.spec
     if absent := absent_teacher(spec.row, spec.knobs):
-        raise LabError(f"{capsule.run} learns from the teacher {absent}, which a capsule does not bring: bring that "
-                       "model into this lab first, under the same name.")
+        raise LabError(f"The teacher {absent} of {capsule.run} is not in the capsule: add that model to this lab "
+                       "first, under the same name.")
     found = teacher_here(str(spec.knobs.get("teacher", "")))
     return str(found) if found else ""
 
@@ -200,7 +200,7 @@ def _last_step(capsule: Capsule, steps: int | None) -> int:
 
 
 def _model(capsule: Capsule, given: str | None) -> str:
-    """What the rerun's model is loaded from: the weights in the capsule, or those given in their place."""
+    """The place from which the rerun loads its model: the weights in the capsule, or those `given` instead."""
     spec = capsule.spec
     if len(spec.kind_row.models) == 1:  # it is no choice, and the checkpoint has all of it
         return spec.model

@@ -117,7 +117,7 @@ def _check_entries(name: str, archive: zipfile.ZipFile) -> None:
 
 
 def _read_manifest(name: str, archive: zipfile.ZipFile) -> dict[str, Any]:
-    """What the manifest holds, of a version that this lab reads."""
+    """The content of the manifest. Raises LabError if this lab cannot read its version."""
     if MANIFEST not in archive.namelist():
         raise LabError(f"{name} holds no {MANIFEST}, so it is no run capsule: make one with export --capsule.")
     _check_size(name, archive, MANIFEST)
@@ -227,7 +227,7 @@ def check_values(name: str, file: str, content: bytes) -> None:
 
 
 def read_json(name: str, file: str, content: bytes) -> Any:
-    """What a file of the capsule `name` says. Raises LabError where it is not JSON, or has too many values."""
+    """The content of a JSON file of the capsule `name`. Raises LabError if it is not JSON or has too many values."""
     check_values(name, file, content)
     try:
         return untrusted.json_of(content)
@@ -236,5 +236,5 @@ def read_json(name: str, file: str, content: bytes) -> Any:
 
 
 def fault(name: str, what: str) -> LabError:
-    """What is wrong with the capsule `name`, to be raised."""
+    """The error that the capsule `name` is not sound, because of `what`."""
     return LabError(f"{name} is not a sound capsule ({what}): copy it again, or export the run again.")

@@ -156,7 +156,7 @@ def code(plan: Plan) -> str:
         body = "".join(source(module, *names) for module, names in parts.items()) + "\n" + drawn.format(**knobs)
     else:
         raise LabError(f"There is no script for the task {plan.spec.task_row.label}, because the lab cannot write its "
-                       "environment as code of its own: use `own_environment` with a file of yours.")
+                       "environment as stand-alone code: use `own_environment` with a file of yours.")
     return _LIMITS.format(**knobs) + _BEGIN + body + (_TOOLS if has_tools(plan) else _PROBLEMS)
 
 

@@ -34,7 +34,7 @@ def mapped(plan: Plan) -> list[Line]:
 
 
 def settings(plan: Plan) -> dict[str, Any]:
-    """Arguments and their values: the run's knobs, then what the lab does without a knob."""
+    """Arguments and their values: first the run's knobs, then settings for parts of the lab without a knob."""
     if not kind(plan):
         return {}
     steps = plan.steps * plan.passes * plan.parts
@@ -143,7 +143,7 @@ _EXAMPLES = {"online": 'example(row["prompt"], solution=row["answer"])', "sft": 
              "singles": 'example(row["prompt"], row["completion"], label=bool(row["label"]))',
              "pairs": 'example(row["prompt"], row["chosen"], rejected_response=row["rejected"]{margin})'}
 _ENVIRONMENT = ("an Env (swift.rollout.gym_env) with reset and step in a file that --external_plugins names, "
-                "registered under the name that --gym_env says.")
+                "registered under the name in --gym_env.")
 _PLUGIN = '''else:  # imported by swift
     from swift.model import ModelLoader, ModelMeta, register_model
     from swift.template import TemplateMeta, register_template
@@ -155,7 +155,7 @@ _REWARD = '''
     from swift.rewards import ORM, orms
 
     class Score(ORM):
-        """What ms-swift calls with the completions and the column `solution` of their rows."""
+        """The reward. ms-swift calls it with the completions and the column `solution` of their rows."""
 
         def __call__(self, completions: list[str], solution: list[str], **_) -> list[float]:
             return [score(text, right) for text, right in zip(completions, solution)]

@@ -98,7 +98,7 @@ def _advantage(plan: Plan, value: Any) -> Line:
 
 
 def _own_aggregation(plan: Plan) -> str:
-    """How a loss with a loss_type of its own always aggregates; empty for the others."""
+    """The fixed aggregation of a surrogate with its own loss_type; empty for other surrogates."""
     there = choices.SURROGATE[str(plan["surrogate"])].there(TOOL)
     return there.aggregates if there else ""
 

@@ -105,7 +105,7 @@ def _advantage(plan: Plan, value: Any) -> Line:
 
 
 def _of_gspo(plan: Plan) -> str:
-    """How GSPO's loss is aggregated there; empty for another loss."""
+    """The fixed aggregation of GSPO's loss in OpenRLHF; empty for another loss."""
     there = choices.RATIO[str(plan["ratio"])].there("OpenRLHF")
     return there.aggregates if there else ""
 
@@ -239,7 +239,7 @@ def mapped(plan: Plan) -> list[Line]:
 
 
 def settings(plan: Plan) -> dict[str, Any]:
-    """Options and their values: the run's knobs, then what the lab does without a knob."""
+    """Options and their values: first the run's knobs, then settings for parts of the lab without a knob."""
     found: dict[str, Any] = {}
     for line in mapped(plan):
         found |= line.settings
@@ -340,7 +340,7 @@ SPECIAL_TOKENS = json.loads(Path("special_tokens.json").read_text("utf-8")) if _
 
 
 def reward_func(queries: list[str], prompts: list[str], labels: list[str], **_) -> dict[str, float]:
-    """What OpenRLHF calls with one completion at a time; a query is its prompt and what the model wrote."""
+    """The reward of one completion. OpenRLHF calls it; a query is the prompt followed by the completion."""
     text = queries[0].removeprefix(prompts[0])
     for token in SPECIAL_TOKENS:
         text = text.removesuffix(token)

@@ -120,7 +120,7 @@ class Plan:
 
     @property
     def episodes(self) -> int:
-        """How often a data set of `rows` is gone through."""
+        """The number of passes over a data set of `rows`."""
         return -(-self.steps * self.batch // self.rows)
 
 
@@ -137,8 +137,8 @@ def plan_of(store: Store, run_id: str) -> Plan:
     """
     row = store.run(run_id)
     if row.spec.task_row.has_turns and row.spec.row.loop != "online":
-        raise LabError(f"There is no script for {run_id}, because it learns given episodes and other tools learn "
-                       "episodes only while they play them: choose a run of an online algorithm.")
+        raise LabError(f"There is no script for {run_id}, because it learns from given episodes, and other tools learn "
+                       "only from episodes that they play: choose a run of an online algorithm.")
     if not fits(row.spec):
         raise LabError(f"{run_id} is not a run of a language model, and only these have scripts for other "
                        "tools: choose another run.")
@@ -181,8 +181,8 @@ UNKNOWN = Line("", 0, {}, note="nothing is known of it there: look for it in the
 
 
 def _of_choice(plan: Plan, knob: str, value: Any, tool: str) -> Line:
-    """What becomes of a choice's own knob: what the declarations of the chosen ones say, or the note on why there is
-    nothing like them."""
+    """The line of a choice's own knob: the settings that the chosen members declare, or a note that explains why there
+    is no equivalent."""
     families = [family for family in choices.FAMILIES if knob in choices.own_knobs(family)]
     if not families:
         return UNKNOWN
@@ -232,8 +232,8 @@ def choice(table: Mapping[Chosen, tuple[Mapping[str, Any], str]], otherwise: str
 
 
 def choices_of(family: Family[Any], tool: str, otherwise: str, setting: str = "") -> Rule:
-    """What becomes of the choice of a family in `tool`, as the declarations of its members have it. `setting` takes
-    their names there. `otherwise` says what the tool does for one that declares nothing."""
+    """A rule for the choice of a family in `tool`, from the declarations of its members. `setting` takes their names
+    there. `otherwise` says what the tool does for a member that declares nothing."""
     def rule(plan: Plan, value: Any) -> Line:
         there = family[str(value)].there(tool)
         if there is None:
@@ -251,8 +251,8 @@ def learns_answers(plan: Plan) -> bool:
 
 
 def pairs_of(more: str = "") -> Rule:
-    """What becomes of the source of pairs: the scripts sample them once, before training. `more` says what of that the
-    tool has otherwise."""
+    """A rule for the source of pairs: the scripts sample them once, before training. `more` names an alternative in
+    the tool."""
     def rule(plan: Plan, value: Any) -> Line:
         note = "the pairs are sampled once, before training" + (f": {more}" if more else "")
         source = choices.PAIRS[str(value)]
@@ -380,7 +380,7 @@ def _teacher(plan: Plan, value: Any) -> Line:
 
 
 def _context_share(plan: Plan, value: Any) -> Line:
-    """The share of prompts with a context: of SFT itself, or of the SFT of the run's base."""
+    """The line of the share of prompts with a context, in a run of SFT or in the SFT of the run's base."""
     rule = missing("no row below has a context") if plan.loop == "sft" and value else built_in("of the base alone")
     return rule(plan, value)
 

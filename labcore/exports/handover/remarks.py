@@ -15,7 +15,7 @@ def requirement(package: str, version: str, *extras: str) -> str:
 
 
 def remarks(found: list[Line], tool: str) -> str:
-    """Comments on what the tool does otherwise, and on what it does by itself; each line begins with "# "."""
+    """Comments on the differences of the tool, and on knobs that it covers by itself; each line begins with "# "."""
     blocks = []
     for title, these in (
             (f"{tool} has no such setting:", [line for line in found if line.unsupported]),

@@ -9,7 +9,7 @@ from labcore.exports.handover.plan import Rule, Rules, acting, built_in, choice,
 
 
 def stale_rules(tool: str, staleness: Rule, precision: str) -> Rules:
-    """What becomes of the knobs of stale data in `tool`. `precision` is its setting for the sampler's weights."""
+    """Rules for the knobs of stale data in `tool`. `precision` is its setting for the sampler's weights."""
     return {
         "staleness": switch(staleness, 0),
         "staleness_order": acting(switch(missing(f"in {tool} ages depend on how long completions take"), IN_ORDER),
@@ -21,7 +21,7 @@ def stale_rules(tool: str, staleness: Rule, precision: str) -> Rules:
 
 
 def pool_rules(note: str) -> Rules:
-    """The same of the knobs of difficulty, which nothing there stands for; `note` says what to do."""
+    """Rules for the knobs of difficulty, which have no equivalent; `note` says what to do."""
     pool, *others = (knob.key for knob in DIFFICULTY)
     return {pool: switch(missing(note), 0), **dict.fromkeys(others, built_in("with prompt_pool"))}
 

@@ -56,10 +56,10 @@ def file(name: str, code: str) -> str:
 
 
 def no_episodes(found: list[Line], tool: str, version: str, how: str) -> str:
-    """Comments in place of a script, for a run whose episodes a tool plays by a class of the user's: `how` it does."""
-    said = comment(f"{tool} {version} plays episodes by a class that you write, so there is nothing to start here: "
-                   f"{how} The script for TRL has this run's environment as Python, which you can take: its classes, "
-                   "and `rows`, which draws episodes.")
+    """Comments in place of a script, for tools that play episodes through a class of the user's; `how` names it."""
+    said = comment(f"{tool} {version} plays episodes through a class that you write, so this file has no commands. You "
+                   f"need {how} The script for TRL has this run's environment as Python, which you can copy: its "
+                   "classes, and the function `rows`, which draws episodes.")
     return f"{said}\n#\n{remarks(found, tool)}\n"
 
 
@@ -94,13 +94,13 @@ def against(plan: Plan) -> str:
 
 
 def normalisation(plan: Plan, value: Any, tool: str, option: str, estimator: str | None) -> Line:
-    """What becomes of the knob `normalisation` in a tool: the `estimator` that whitens."""
+    """The line of the knob `normalisation` in a tool: the `estimator` that whitens."""
     line = choices_of(choices.NORMALISATION, tool, f"see {option}")(plan, value)
     return Line("", value, {option: estimator}, note=line.note) if whitens(plan, tool) else line
 
 
 def advantage(value: Any, of: str, tool: str) -> Line:
-    """What becomes of the advantage where the estimator subtracts the mean of each `of`: "batch" or "group"."""
+    """The line of the advantage if the tool's estimator subtracts the mean of each `of`: "batch" or "group"."""
     chosen = choices.ADVANTAGE[str(value)]
     exact = chosen.exact and chosen.against == of
     return Line("", value, {}, built_in=exact, note="" if exact else

@@ -8,8 +8,8 @@ from types import ModuleType
 
 
 def source(module: ModuleType, *names: str) -> str:
-    """The classes, functions and constants of these names in the module's order; without names all that it has, but
-    for its imports. Of constants that one line sets together a single name is enough."""
+    """The source of the classes, functions and constants of these names, in the module's order; without names, of
+    everything but the imports. One name is enough for constants that one line assigns."""
     text = Path(str(module.__file__)).read_text("utf-8")
     lines = text.split("\n")
     parts = []

@@ -176,7 +176,7 @@ def task_code(plan: Plan, more: str = "", every_answer: bool = True, arguments: 
 
 
 def packages(plan: Plan, antlr: str = "antlr4-13-2") -> str:
-    """What the code needs beside the tool, to stand behind `pip install`; `antlr` is the extra that fits the tool."""
+    """Further packages of the code, as arguments of `pip install`; `antlr` is the extra that fits the tool."""
     return f" math-verify[{antlr}]=={MATH_VERIFY}" if "import parse, verify" in task_code(plan) else ""
 
 

@@ -13,7 +13,7 @@ from labcore.exports.handover.plan import Line, Plan
 
 @dataclass(frozen=True)
 class Tool:
-    """A row: what the tool is called, the script for it, and what becomes of each knob there."""
+    """A row: the tool's name, its script, and the line of each knob."""
 
     key: str
     label: str

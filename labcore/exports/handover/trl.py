@@ -47,7 +47,7 @@ _FAMILIES: dict[str, tuple[tuple[Family[Any], ...], str]] = {
 
 
 def trainer(plan: Plan) -> str:
-    """The trainer that does what the run does, or comes nearest."""
+    """The trainer that does the same as the run, or the nearest one."""
     if plan.loop in _OF_LOOPS:
         return _OF_LOOPS[plan.loop]
     if plan.spec.task_row.has_turns:  # no other trainer plays episodes
@@ -89,7 +89,7 @@ def mapped(plan: Plan) -> list[Line]:
 
 
 def settings(plan: Plan) -> dict[str, Any]:
-    """The trainer's configuration: the run's knobs, then what the lab does without a knob."""
+    """The trainer's configuration: first the run's knobs, then settings for parts of the lab without a knob."""
     found: dict[str, Any] = {}
     for line in mapped(plan):
         found |= line.settings
@@ -130,7 +130,7 @@ def _first(plan: Plan, name: str) -> tuple[str, str]:
 
 
 def _extras(plan: Plan) -> list[str]:
-    """What TRL needs for some knobs, by the names that its package has for it."""
+    """The extras of TRL's package that the run's knobs need."""
     used = {"peft": bool(plan.get("lora_rank")), "quantization": plan["optimizer"] == "adamw_8bit",
             "vllm": plan.get("rollouts") == "vllm"}
     return [name for name, needed in used.items() if needed]

@@ -94,7 +94,7 @@ def _template(names: Mapping[str, str]) -> Rule:
 
 
 def _follows(plan: Plan, value: Any) -> Line:
-    """A teacher that stays what the run began with, or follows the policy."""
+    """The settings of a teacher that is the run's initial model, or a moving average of the policy."""
     return Line("", value, {"teacher_model_kind": "ema", "teacher_sync_steps": value} if value else {
         "teacher_model_kind": "base"})
 
@@ -113,7 +113,8 @@ _SELF: Rules = {
     "whiten_advantages": switch(missing(_ALONE), False), "reference_every": _follows,
     "reference_mixup": lambda plan, value: (to("teacher_update_rate") if plan["reference_every"] else built_in())(
         plan, value),
-    "aggregation": switch(missing("the mean over completions of each one's mean"), "sequence_mean_token_mean"),
+    "aggregation": switch(missing("the mean over completions of each completion's token mean"),
+                          "sequence_mean_token_mean"),
     **dict.fromkeys(("ratio", "surrogate"), built_in()),
     "kl_placement": switch(missing(_ALONE), "off"), **dict.fromkeys(("beta", "kl_estimator"), built_in()),
     "selection": switch(missing(_ALONE), "everything")}
@@ -122,5 +123,5 @@ _SDPO: Rules = {
     **_SELF, **TRL_REWARDS,
     "context_template": lambda plan, value: Line("", value, {
         **_template({"reprompt_template": "{solution}"})(plan, value).settings,
-        "solution_template": "{successful_previous_attempt}"}, note="right is what earns a reward of 1 there")}
+        "solution_template": "{successful_previous_attempt}"}, note="a completion is right there if its reward is 1")}
 RULES: dict[str, Rules] = {"GKDTrainer": _GKD, "DistillationTrainer": _DISTILLATION, SDFT: _SDFT, SDPO: _SDPO}

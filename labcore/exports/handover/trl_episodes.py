@@ -80,8 +80,8 @@ def prompt_ids(tokenizer, prompt: str) -> list[int]:
 
 
 def observation_ids(tokenizer, text: str, ended: bool) -> list[int]:
-    """What the chat template writes between two turns of the assistant, with the observation. The end of the turn is
-    among it unless it `ended` by itself."""
+    """The tokens that the chat template writes between two turns of the assistant, observation included. They contain
+    the end of the turn unless the turn has `ended` by itself."""
     said = [{{"role": "user", "content": "probe"}}, {{"role": "assistant", "content": "probe"}}]
     before = written(tokenizer, said)
     whole = written(tokenizer, [*said, {{"role": {role!r}, "content": text}}], add_generation_prompt=True)
@@ -98,8 +98,8 @@ def code(plan: Plan) -> tuple[str, str]:
     """
     if environments.has_tools(plan):
         if not plan.chat:
-            raise LabError("TRL calls the tools of this environment through a chat template, which the model of this "
-                           "run does not have: do the run again on a model with one.")
+            raise LabError("TRL calls the tools of this environment through a chat template, and the model of this run "
+                           "has none: repeat the run with a model that has a chat template.")
         return "", "environment_factory=Own, "
     how = _CHAT.format(role=str(plan["observation_role"])) if plan.chat else _PLAIN
     return how + _ROLLOUT, "reward_funcs=reward, rollout_func=rollout, "
@@ -109,7 +109,7 @@ _NO_LIMIT = missing("GRPOTrainer has no such limit where it calls the tools of a
 
 
 def _by_tools(tools: Rule) -> Rule:
-    """`tools` where TRL's own loop plays the episodes; else the script's loop does it, in the code."""
+    """The rule `tools` if TRL's own loop plays the episodes; otherwise the script's loop handles the knob."""
     return lambda plan, value: (tools if environments.has_tools(plan) else IN_THE_CODE)(plan, value)
 
 

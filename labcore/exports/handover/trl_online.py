@@ -34,7 +34,7 @@ from labcore.runs.spec.model_names import is_published, members
 _FUNCTION = '''
 
 def reward(completions: list, answer: list[str], **_) -> list[float]:
-    """What TRL calls with the completions and the column `answer` of their rows."""
+    """The rewards. TRL calls it with the completions and the column `answer` of their rows."""
     return [score({said}, right) for text, right in zip(completions, answer)]
 '''
 _ABSENT = '''
@@ -130,7 +130,7 @@ _ROLLOUTS = choice({"engine": ({}, ""), "vllm": ({"use_vllm": True, "vllm_mode":
 
 
 def _sampler(plan: Plan, value: Any) -> Line:
-    """What becomes of the correction for another sampler, which GRPOTrainer makes where vLLM samples, by itself."""
+    """The line of the correction for another sampler, which GRPOTrainer applies by itself if vLLM samples."""
     if plan["rollouts"] == "vllm":
         return Line("", value, {f"{_CORRECTION}_mode": plan["importance_mode"], f"{_CORRECTION}_clip_max": value}
                     if value else {f"{_CORRECTION}_correction": False})
@@ -174,13 +174,13 @@ _ONLINE: Rules = {
 
 
 def _own_aggregation(plan: Plan) -> str:
-    """How a surrogate with a loss type of its own always aggregates; empty for the others."""
+    """The fixed aggregation of a surrogate with its own loss_type; empty for other surrogates."""
     there = choices.SURROGATE[str(plan["surrogate"])].there("GRPOTrainer")
     return there.aggregates if there else ""
 
 
 def _of_entropy(plan: Plan, value: Any) -> str:
-    """What is different about the entropy bonus there, where there is one."""
+    """A note on TRL's entropy bonus, where it differs; empty without an entropy bonus."""
     said = ("TRL takes the mean over tokens for it, whatever the loss_type" if plan["aggregation"] != "token_mean" else
             "", "it acts on the tokens of top_entropy_quantile only" if plan["top_entropy_share"] < 1 else "")
     return "; ".join(filter(None, said)) if value else ""

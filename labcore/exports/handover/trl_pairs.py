@@ -32,7 +32,7 @@ _OTHER_LOSSES = "DPOTrainer has this divergence for other losses only: it uses t
 
 
 def _dpo_there(name: str, tool: str) -> There | None:
-    """What becomes of a loss in a tool's DPOTrainer; None if another trainer has it."""
+    """The equivalent of a loss in a tool's DPOTrainer; None if another trainer has it."""
     loss = choices.PREFERENCE_LOSS[name]
     return None if loss.trainer else loss.there(tool)
 
@@ -117,7 +117,7 @@ _DPO: Rules = {
 
 
 def without(trainer: str) -> Rules:
-    """What only DPOTrainer has."""
+    """Rules for the knobs that only DPOTrainer has."""
     one = f"{trainer} has one loss only"
     return {**{key: _unless(key, choices.NO_LOSS, one) for key in ("second_loss", "third_loss")},
             "second_weight": built_in(), "third_weight": built_in(),

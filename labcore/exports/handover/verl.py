@@ -211,7 +211,7 @@ def mapped(plan: Plan) -> list[Line]:
 
 
 def settings(plan: Plan) -> dict[str, Any]:
-    """Hydra keys and their values: the run's knobs, then what the lab does without a knob."""
+    """Hydra keys and their values: first the run's knobs, then settings for parts of the lab without a knob."""
     # verl has no switch for its dual clip: a bound that no ratio reaches turns it off.
     found: dict[str, Any] = {f"{_ACTOR}.clip_ratio_c": 1e6} if plan.loop == "online" else {}
     for line in mapped(plan):
@@ -268,9 +268,9 @@ def script(plan: Plan) -> str:
         f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
 
 
-_AGENT = ("an agent loop (AgentLoopBase in verl.experimental.agent_loop), which "
-          f"{_ROLLOUT}.agent.agent_loop_config_path names. Its run() returns the tokens of an "
-          "episode, a response_mask that is 1 at those of the model, and the return as reward_score.")
+_AGENT = ("an agent loop (AgentLoopBase in verl.experimental.agent_loop), named by "
+          f"{_ROLLOUT}.agent.agent_loop_config_path. Its run() returns the tokens of an "
+          "episode, a response_mask that is 1 at the model's tokens, and the return as reward_score.")
 _EXTRAS = {"online": ("fsdp", "vllm"), "sft": ("fsdp",)}
 _CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine"}
 _STARTS = {"online": "python", "sft": 'torchrun --standalone --nproc_per_node="$GPUS"'}
@@ -287,7 +287,7 @@ _NOTHING = {"preference": f'''# verl {VERSION} has no trainer for preference pai
 _MAINS = {"online": '''
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_) -> float:
-    """What verl calls with each completion."""
+    """The reward of a completion. verl calls it."""
     return score(solution_str, ground_truth)
 
 

@@ -133,7 +133,7 @@ def _tuples(session: LlmSession, count: int, rows: int) -> Iterator[tuple[tuple[
 
 
 def _tries(session: LlmSession, found: list[tuple[float, Batch]]) -> float:
-    """How much likelier a batch with signal is where one without it is sampled again."""
+    """The factor on the probability of a batch with signal if batches without signal are sampled again."""
     if not choices.SELECTION[session.knobs["selection"]].refills:
         return 1.0
     empty = sum(weight for weight, batch in found if not batch.batch.kept_groups.any())
@@ -208,8 +208,8 @@ def population(session: LlmSession, world: World, least: float = 0.0) -> list[Pa
     """Every pair with its probability: (p, prompt, chosen, rejected, the reference's side), p > `least`. They sum to 1.
 
     Of two completions drawn from the run's source: the task's own, or the reference or the policy at the run's
-    temperature. Pairs of the reference need two rewards that differ and two texts that are not empty; those of the
-    policy's own samples take a tie as it comes, the first chosen.
+    temperature. Pairs of the reference need two rewards that differ and two texts that are not empty; in pairs of the
+    policy's own samples the first side is chosen if the rewards are equal.
 
     Raises:
         LabError: there are too many, or the group is not one of two.
@@ -242,7 +242,7 @@ def population(session: LlmSession, world: World, least: float = 0.0) -> list[Pa
 
 @torch.no_grad()
 def _opposed(session: LlmSession, world: World, gain: Tensor, least: float) -> list[PairOf]:
-    """The same of pairs of the policy and the reference: a coin decides ties."""
+    """Every pair of a completion of the policy and one of the reference, with its probability; ties are random."""
     ours, theirs = (token_logprobs(model, world.prompts, world.space, session.knobs["temperature"]).sum(-1).exp()
                     for model in (session.policy, session.reference))
     weight = ((gain > 0) + (gain == 0) / 2) / len(world)

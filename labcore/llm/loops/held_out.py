@@ -110,14 +110,14 @@ def _drawn(alone: LlmSession, problems: list[Problem], samples: int, score: Scor
 
 
 def _at_once(knobs: Mapping[str, Any]) -> int:
-    """How many completions a run draws at once."""
+    """The number of completions that a run samples at once."""
     own = int(knobs.get("prompts_per_step", 0)) * int(knobs.get("group_size", 1))
     return max(AT_ONCE, own, int(knobs.get("eval_prompts", 0)))
 
 
 def loss(alone: LlmSession, rows: Rows) -> dict[str, float]:
-    """How likely the policy finds what SFT would learn of the rows: −log π, nats/token, and the share of tokens that
-    are its first choice; nothing where no row has a desired answer."""
+    """The policy's loss on the rows' desired answers, −log π in nats/token, and the share of their tokens that are its
+    first choice; empty if no row has a desired answer."""
     if not (problems := problems_of(rows)):
         return {}
     found = encode_examples(alone.rendering, problems, alone.context, alone.device)

@@ -81,8 +81,8 @@ def run(session: LlmSession) -> Iterator[Stage]:
 
 
 def learn_numbers(session: LlmSession, totals: Tensor, kl: float, completions: int) -> dict[str, float]:
-    """Move what a run learns beside its networks: the mean of all rewards by those that are new, `totals` (N,), and β's
-    factor by the KL of the step's completions. What is logged of it."""
+    """Update the statistics of a run: the mean of all rewards, by the new rewards `totals` (N,), and β's adaptive
+    factor, by the KL of the step's completions. Returns their metrics."""
     knobs, earned = session.knobs, totals[~totals.isnan()].double()
     if len(earned):
         session.past_count += len(earned)
@@ -118,7 +118,7 @@ def _begins_whole(knobs: Mapping[str, Any]) -> bool:
 
 def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: Tape | None = None,
            fresh: bool = False) -> dict[str, float]:
-    """One optimizer update on `rollout` outside of a run, as `run` makes it; what it measured.
+    """One optimizer update on `rollout` outside of a run, as `run` makes it. Returns its metrics.
 
     `fresh`: the policy's weights are still those that sampled `rollout`.
     """
@@ -206,7 +206,7 @@ def token_entropy(session: LlmSession, rollout: Rollout) -> Tensor:
 
 
 def step(session: LlmSession, measured: dict[str, float]) -> dict[str, float]:
-    """One optimizer step of each learning network on the gradients that it holds; what is logged of it.
+    """One optimizer step of each learning network on the gradients that it holds. Returns its metrics.
 
     Raises:
         Diverged: a loss of `measured` or a gradient is not finite.

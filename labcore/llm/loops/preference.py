@@ -256,7 +256,7 @@ def _pair_metrics(sides: Sides, beta: float) -> dict[str, float]:
 
 
 def _single_metrics(sides: Sides, beta: float) -> dict[str, float]:
-    """The same of completions without a partner: only those of the labels that the batch has."""
+    """Metrics of completions without a partner, only for the labels that the batch has."""
     rewards = objective.implicit_rewards(beta, sides)
     found: dict[str, float] = {}
     for side, rows in (("chosen", sides.labels), ("rejected", ~sides.labels)):

@@ -85,7 +85,7 @@ def _say_other_steps(session: LlmSession, found: Labelled) -> None:
 
 
 def step(session: LlmSession, loss: float, accuracy: float, tokens: int) -> dict[str, float]:
-    """One optimizer step on the gradient that the model holds; what is logged of the update."""
+    """One optimizer step on the gradient that the model holds. Returns the metrics of the update."""
     session.tokens += tokens
     return {"loss": loss, **session.update(PROCESS_REWARD_MODEL, loss), "step_accuracy": accuracy}
 
@@ -144,7 +144,7 @@ def _measures(scores: Tensor, right: Tensor, steps: Tensor) -> dict[str, float]:
 
 
 def _reranked(session: LlmSession, scores: Tensor, right: Tensor) -> dict[str, float]:
-    """How often the answer that the scores rank highest is right, among those of a prompt. (B, K), bool (P, G)"""
+    """Share of prompts whose answer with the highest score is right. scores (B, K), right bool (P, G)"""
     ranked = {name: rewards_of_steps({**session.knobs, "step_reward": name}, scores).sum(1).view(right.shape)
               for name in RANKINGS}
     return {"best_of_n/sampled": float(right.double().mean()), "best_of_n/any": float(right.any(1).double().mean()),

@@ -116,12 +116,12 @@ def _batch(session: LlmSession, known: list[Pair] | None) -> list[Pair]:
 
 
 def update(session: LlmSession, pairs: list[Pair]) -> dict[str, float]:
-    """One update on pairs outside of a run, as `run` makes it; what it measured before it."""
+    """One update on pairs outside of a run, as `run` makes it. Returns the metrics before it."""
     return step(session, *retried(gradients)(session, pairs))
 
 
 def step(session: LlmSession, loss: float, sides: Tensor, tokens: int) -> dict[str, float]:
-    """One optimizer step on the gradient that the reward model holds; what is logged of the update."""
+    """One optimizer step on the gradient that the reward model holds. Returns the metrics of the update."""
     session.tokens += tokens
     return {"loss": loss, **session.update(REWARD_MODEL, loss), "mean_reward": float(sides.mean()),
             **_agreement(sides)}
@@ -174,7 +174,7 @@ def _model(session: LlmSession) -> Critic:
 
 
 def _agreement(sides: Tensor) -> dict[str, float]:
-    """How often and by how much the chosen one scores higher. (N, 2)"""
+    """Share of pairs whose chosen side scores higher, and the mean margin. (N, 2)"""
     margins = sides[:, 0] - sides[:, 1]
     return {"accuracy": float((margins > 0).double().mean()), "margin": float(margins.mean())}
 

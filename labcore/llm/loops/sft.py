@@ -104,13 +104,13 @@ def next_examples(session: LlmSession) -> tuple[list[Problem], Examples]:
 
 
 def step(session: LlmSession, answers: Completions, loss: float) -> dict[str, float]:
-    """One optimizer step on the gradient that the policy holds; what is logged of it."""
+    """One optimizer step on the gradient that the policy holds. Returns its metrics."""
     session.tokens += int(answers.mask.sum())
     return session.update(POLICY, loss)
 
 
 def update(session: LlmSession) -> dict[str, float]:
-    """One update on fresh examples outside of a run, as `run` makes it; what it measured."""
+    """One update on fresh examples outside of a run, as `run` makes it. Returns its metrics."""
     _, examples = next_examples(session)
     measured = retried(gradients)(session, examples.prompts, examples.answers)
     return measured | step(session, examples.answers, measured["loss"])

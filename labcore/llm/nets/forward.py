@@ -93,7 +93,7 @@ def plain(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
 
 
 def causal(model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
-    """The same with every row's padding moved behind it, so that no mask is needed. ids (P·G, T) -> (P·G, T, …)
+    """The model's outputs with each row's padding moved to its end, so no mask is needed. ids (P·G, T) -> (P·G, T, …)
 
     Nothing before the padding sees it, positions count from 0, and torch can use its causal kernels.
     """
@@ -152,8 +152,8 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape
 
 def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure, norms: Tensor | None = None,
               tape: Tape | None = None, beside: tuple[Tensor, ...] = ()) -> tuple[Tensor, ...]:
-    """`measure` of the logits that predict each completion token, (B, T) each. The logits are never
-    held whole where they are many. It is given the tensors `beside` (B, T, ...) too, at the same tokens.
+    """Apply `measure` to the logits that predict each completion token; the results are (B, T) each. Large logits are
+    never held as a whole. `measure` also gets the tensors `beside` (B, T, ...) at the same tokens.
 
     The backward pass writes ‖∂L/∂z‖₂ of each token's logits into `norms`, (B, T) float32, where that is given.
     """

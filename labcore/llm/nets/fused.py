@@ -208,7 +208,7 @@ def side_by_side(prompts: Prompts, ids: Tensor) -> tuple[Tensor, Tensor, Tensor,
 
 
 def _attention(layer: Any, x: Tensor, delta: Tensor | None, rows: gpu.Rows) -> tuple[Tensor, Tensor]:
-    """x + delta, and what attention adds to it. (N, H) each"""
+    """x + delta, and the output of attention on it. (N, H) each"""
     attention, norm = layer.self_attn, layer.input_layernorm
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
     if (gpu.kernels(x) and _plain(*parts, attention.o_proj) and attention.o_proj.bias is None
@@ -227,7 +227,7 @@ def _attention(layer: Any, x: Tensor, delta: Tensor | None, rows: gpu.Rows) -> t
 
 
 def _mlp(layer: Any, x: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
-    """x + delta, and what the MLP adds to it. (N, H) each"""
+    """x + delta, and the output of the MLP on it. (N, H) each"""
     mlp, norm = layer.mlp, layer.post_attention_layernorm
     parts = (mlp.gate_proj, mlp.up_proj, mlp.down_proj)
     if gpu.kernels(x) and _plain(*parts) and all(part.bias is None for part in parts):

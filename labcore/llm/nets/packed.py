@@ -42,7 +42,7 @@ class Row:
 
 
 def bias(sees: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to the attention's logits: 0 where a token sees another, else too little to matter."""
+    """The mask that is added to the attention's logits: 0 where a token sees another, else the lowest number."""
     return torch.zeros(sees.shape, dtype=dtype, device=sees.device).masked_fill(~sees, torch.finfo(dtype).min)
 
 

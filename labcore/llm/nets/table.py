@@ -78,8 +78,7 @@ class SoftmaxTable(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """A module with a row for each token: here a table of that height, for those who ask how many tokens there
-        are."""
+        """A module with one row per token, from which other code reads the size of the vocabulary."""
         return _Tokens(self.config.vocab_size)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, logits_to_keep: int = 0,

@@ -48,7 +48,8 @@ class Tape:
         self._taken = False
 
     def __len__(self) -> int:
-        """The number of products that an update can take: all that were recorded, or none once it has begun to."""
+        """The number of recorded products that an update can still use: all of them, or 0 once it has begun to use
+        them."""
         return 0 if self._taken else len(self._products)
 
     def recording(self, generated: int) -> Multiply:

@@ -154,7 +154,7 @@ def _padded(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def empty_text_scorer(name: str) -> nn.Module:
-    """The same without its numbers, where the device is "meta". Raises LabError as `load_text_scorer`."""
+    """The reward model with empty weights, for the device "meta". Raises LabError as `load_text_scorer`."""
     folder = find(name, check_kind)
     check_folder(folder, check_kind)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)

@@ -141,7 +141,8 @@ class TextStepScorer(nn.Module):
         room = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         if room and longest > room:
             raise LabError(f"A prompt and its completion have {longest:,} tokens for the process reward model "
-                           f"{self.name}, which reads {room:,}: lower `max_new_tokens`, or choose another model.")
+                           f"{self.name}, which reads at most {room:,}: lower `max_new_tokens`, or choose another "
+                           "model.")
 
 
 def _bare(step: str, separator: str) -> str:
@@ -178,8 +179,8 @@ def load_step_scorer(name: str, knobs: Mapping[str, Any]) -> TextStepScorer:
 def _tag(tokenizer: PreTrainedTokenizerBase, name: str, text: str, labels: str) -> Tag:
     """The tag and the label tokens of a language model that scores steps."""
     if not text:
-        raise LabError(f"The model {name} is a language model: set `step_tag` to the text behind each step at which it "
-                       "scores, such as ки of math-shepherd, or choose a token classifier with two labels.")
+        raise LabError(f"The model {name} is a language model: set `step_tag` to the tag after each step at which it "
+                       "scores the step, such as ки of math-shepherd, or choose a token classifier with two labels.")
     _check_known(tokenizer, name, text)
     given = labels.split()
     ids = ([*map(int, given)] if all(each.isdecimal() and len(each) > 1 for each in given)
@@ -194,12 +195,13 @@ def _tag(tokenizer: PreTrainedTokenizerBase, name: str, text: str, labels: str) 
 def _check_known(tokenizer: PreTrainedTokenizerBase, name: str, text: str) -> None:
     ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
     if not ids or tokenizer.unk_token_id in ids:
-        raise LabError(f"The tokenizer of the process reward model {name} does not know {quoted(text)}, which is to "
-                       "end each step: set `step_separator` and `step_tag` to what the model was trained with.")
+        raise LabError(f"The tokenizer of the process reward model {name} does not know {quoted(text)}, which should "
+                       "end each step: set `step_separator` and `step_tag` to the texts that the model was trained "
+                       "with.")
 
 
 def empty_step_scorer(name: str) -> nn.Module:
-    """The same without its numbers, where the device is "meta". Raises LabError as `load_step_scorer`."""
+    """The process reward model with empty weights, for the device "meta". Raises LabError as `load_step_scorer`."""
     folder = find(name, check_kind)
     check_folder(folder, check_kind)
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
@@ -231,5 +233,5 @@ def check_kind(folder: Path | str, config: Mapping[str, Any]) -> None:
                        "the algorithm prm.")
     labels = config.get("id2label")
     if _classifies(config) and isinstance(labels, dict) and len(labels) != 2:
-        raise LabError(f"The token classifier in {folder} has {len(labels)} labels, and one that scores steps has two, "
-                       "wrong and right: choose another model.")
+        raise LabError(f"The token classifier in {folder} has {len(labels)} labels, but a model that scores steps has "
+                       "two, wrong and right: choose another model.")

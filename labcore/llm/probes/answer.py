@@ -52,7 +52,7 @@ def reader(name: str, knobs: Mapping[str, Any], seed: int) -> LlmSession:
 
 
 def session_on(found: Source, knobs: Mapping[str, Any], seed: int) -> LlmSession:
-    """The same on what a `Source` says. Raises LabError as `reader`."""
+    """A session on the model of a `Source`, as `reader`. Raises LabError as `reader`."""
     spec, device = found.spec, pick_device(found.spec.device)
     torch.set_num_threads(spec.threads)
     task = make_task(spec.task_row, spec.knobs, spec.data)

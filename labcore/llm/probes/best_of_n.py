@@ -1,4 +1,4 @@
-"""Best of n: many answers of one model to a prompt, ranked by a reward model, beside what the verifier says of them.
+"""Best of n: many answers of one model to a prompt, ranked by a reward model, with the verdicts of the verifier.
 
 Source: Lightman et al. 2023, arXiv:2305.20050, section 3.
 """

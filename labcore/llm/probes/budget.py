@@ -64,8 +64,8 @@ class Budget:
         return step - at >= EVERY[kind] and self._left(kind) >= cost
 
     def groups(self, prompts: int) -> int:
-        """How many groups of a batch of `prompts` can be looked at now, while nothing of the run was: in the first step
-        at least one, so that nobody waits longer for the first completions. Later steps pay for it."""
+        """The number of groups of a batch of `prompts` that fit into the budget before the first look at the run. In
+        the first step it is at least one, so that the first completions appear soon; later steps make up for it."""
         if self._spent[SAMPLES]:
             return 0
         paid = int(self._left(SAMPLES) / (GROUP_SHARE * self._step_seconds / prompts))

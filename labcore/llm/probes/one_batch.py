@@ -170,8 +170,8 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _specs(session: LlmSession, asked: Sequence[str], others: Sequence[str], seed: int,
            size: Mapping[str, int]) -> dict[str, RunSpec]:
-    """The specs of the algorithms that were asked for, and of the `others` but those that lack a teacher or need room
-    for what it reads beside the prompt."""
+    """The specs of the algorithms that were asked for, and of the `others` except those that lack a teacher or whose
+    teacher reads a context."""
     found = {key: spec_for(session, ALGORITHMS[key], seed, size) for key in dict.fromkeys(asked)}
     for key in others:
         with suppress(NoTeacher):

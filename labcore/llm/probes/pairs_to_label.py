@@ -1,4 +1,4 @@
-"""Pairs of completions that nobody has judged yet: for a person to choose from, or for the task's gold score.
+"""Pairs of completions without a label, for a person or the task's gold score to label.
 
 Both sides are what models sample now. Neither place says anything: those of one model stand in the order in which they
 were drawn, those of two models in any.

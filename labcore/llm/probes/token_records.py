@@ -47,7 +47,7 @@ class Met:
 
     def see(self, logprobs: Tensor, entropy: Tensor, ref_logprobs: Tensor | None = None,
             singled_out: Tensor | None = None) -> None:
-        """Take down a part."""
+        """Record a part."""
         self._references += [] if ref_logprobs is None else [ref_logprobs]
         self._singled_out += [] if singled_out is None else [singled_out]
         self._logprobs.append(logprobs.detach())
@@ -139,8 +139,8 @@ class StepTokens:
         return float(masked_mean(self.gap.abs(), self._rollout.completion_mask & ~self.gap.isnan()))
 
     def apart(self) -> dict[str, float]:
-        """How far the policy is from the sampler, where that may have other weights: the KL, in nats per token, and the
-        effective sample size, of the tokens that the first update met."""
+        """The KL from sampler to policy, nats/token, and the effective sample size, over the tokens of the first
+        update; empty if the sampler has the policy's own weights."""
         assert self.gap is not None
         mask = self._rollout.counted & ~self.gap.isnan()
         if self._rollout.age is None or not mask.any():

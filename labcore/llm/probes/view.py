@@ -99,7 +99,7 @@ def watching(session: LlmSession) -> bool:
 
 
 def groups_at_first(session: LlmSession, prompts: int) -> int:
-    """The number of groups of a batch that are shown while a large network waits for its first look in full."""
+    """The number of groups of a batch that are shown of a large network until its first complete picture."""
     return min(GROUPS, prompts, session.probes.groups(prompts)) if on(session) and limited(session) else 0
 
 
@@ -304,7 +304,7 @@ def _credit_of(part: Rollout, earned: list[float], row: int) -> dict[str, Any]:
 
 
 def _taught(session: LlmSession, part: Rollout) -> list[dict[str, Any]]:
-    """The teacher's own choices in each completion; nothing without one."""
+    """The teacher's own choices in each completion; empty without a teacher."""
     if TEACHER not in session.models:
         return [{}] * len(part.ids)
     completions = Completions(part.ids, part.completion_mask, part.truncated)
@@ -365,7 +365,8 @@ def _turns(text: str, completions: Completions, row: int) -> dict[str, Any]:
 
 
 def _row(session: LlmSession, problem: Problem) -> dict[str, Any]:
-    """The hidden row of an episode, by which it can be played again; nothing where the user's own is no JSON."""
+    """The hidden row of an episode, from which it can be replayed; empty if a row of the user's environment is not
+    JSON."""
     if not isinstance(session.task, EnvironmentTask):
         return {}
     try:

@@ -105,7 +105,7 @@ class Before:
 
     @part_of(WATCHED)
     def after(self, session: LlmSession) -> list[dict[str, Any]]:
-        """The same with the probabilities after the updates: what the samples of a step hold as `watched`."""
+        """The watched prompts with the probabilities before and after the updates, as `watched` in a step's samples."""
         new = _sums(session, session.policy, self.prompts, self.completions, self.temperature)
         for place, group in enumerate(self.groups):
             old_row, new_row = self.logprobs[place].tolist(), new[place].tolist()
@@ -173,14 +173,14 @@ def completed(session: LlmSession, watching: Before | None) -> dict[str, Any]:
 
 
 def looked(session: LlmSession, before_step: Mapping[str, Tensor] | None) -> dict[str, Any]:
-    """The same of a step that was not due, where the parameters before it are there and the network is small."""
+    """The watched prompts of a step that was not due; empty without the parameters before it, or of a large network."""
     if before_step is None or view.limited(session):
         return {}
     return {"watched": afterwards(session, before_step)}
 
 
 def afterwards(session: LlmSession, before_step: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """What `before` and `after` would have given of the step just made, from the parameters before it."""
+    """The watched prompts of the step just made, computed from the parameters before it."""
     with view.going_back(session, before_step):
         found = before(session, session.step)
     return found.after(session)

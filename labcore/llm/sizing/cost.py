@@ -104,7 +104,7 @@ def _row(spec: RunSpec, held: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def times(row: Row, rows: Sequence[Row]) -> float | None:
-    """How many times as long a step takes as one of BESIDE; None where one of them is not measured."""
+    """The ratio of a step's time to that of a step of BESIDE; None if one of them is not measured."""
     base = next((other.seconds for other in rows if is_named(other.spec, BESIDE)), None)
     return None if row.seconds is None or not base else row.seconds / base
 

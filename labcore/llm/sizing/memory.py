@@ -1,10 +1,10 @@
-"""How much memory a run will need, and whether it fits: a table of its parts, each by a formula. Imports no torch.
+"""Estimate the memory of a run, and whether it fits: a table of its parts, each by a formula. Imports no torch.
 
-An estimate: the parts are counted as the engine makes them, for completions of full length. Measured peaks of processes
-were within a third of it. Parts that are held at all times add up; of the phases of a step (it samples, learns, and at
-times draws its own update for the page) the largest counts. Letters as in `passes`.
+The parts are those that the engine allocates, for completions of full length. Measured peaks of processes were within a
+third of the estimate. Parts that are held at all times are added up; of the phases of a step (sampling, learning, and
+sometimes the picture of its own update for the page) the largest counts. Letters as in `passes`.
 
-Left out: what CUDA holds for itself, and the files of libraries, which all processes share.
+Left out: memory of CUDA itself, and the files of libraries, which all processes share.
 """
 
 from __future__ import annotations

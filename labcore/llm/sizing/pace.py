@@ -114,5 +114,5 @@ def _pace(spec: RunSpec, begun: float, made: Sequence[tuple[float, Record]]) -> 
 
 
 def _share(spec: RunSpec) -> float:
-    """How many times the pairs that are made before the first step are more than those that were made here."""
+    """The ratio of the number of pairs made before the first step to the number made in the measurement."""
     return max(1.0, int(spec.knobs["pair_prompts"]) / PAIR_PROMPTS) if "pair_prompts" in spec.knobs else 1.0

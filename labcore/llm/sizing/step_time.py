@@ -56,7 +56,7 @@ def speed_asked(spec: RunSpec, sizes: Sizes) -> jobs.Spec:
 
 @dataclass(frozen=True)
 class Need:
-    """The cost of a step: `seconds`, and `bytes` of memory at the most. `fits`: None where nobody knows."""
+    """The cost of a step: `seconds`, and `bytes` of memory at the most. `fits`: None if it is unknown."""
 
     seconds: float
     bytes: int

@@ -196,8 +196,8 @@ _STRICT = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=_
 
 
 def _depth(value: Any) -> int:
-    """How many lists and objects lie within each other, but no more than one above `DEEPEST`. A parser makes no
-    subclasses of them, and to ask for the type itself takes half the time."""
+    """The depth of nested lists and objects, at most one above `DEEPEST`. Compares exact types, because a parser makes
+    no subclasses of them and this takes half the time of isinstance."""
     depth, layer = 0, [value] if type(value) in (list, dict) else []
     while layer and depth <= DEEPEST:
         layer = [inner for each in layer for inner in (each.values() if type(each) is dict else each)

@@ -239,7 +239,7 @@ def rows(run_id: str) -> tuple[Step, ...]:
 
 
 def steps(run_id: str) -> Iterator[Step]:
-    """The same one by one, for runs of any length."""
+    """The rows of an imported run one by one, for runs of any length."""
     return _rows(run_id).steps()
 
 

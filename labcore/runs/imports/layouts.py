@@ -78,7 +78,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Layout:
-    """How one tool lays out its metrics.
+    """The layout of one tool's metrics.
 
     `fits` says by a file's columns, in lower case, whether the tool wrote it. `axes` are the columns that place its
     rows, the best first; without any the rows themselves are counted, and `row` says what one of them is. `names` adds

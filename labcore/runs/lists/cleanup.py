@@ -202,8 +202,8 @@ def _parts(path: str) -> list[str]:
 
 
 def _on_disk() -> Iterator[str]:
-    """The uploads that the runs of this folder name, also runs that the store does not know, which may have had another
-    one, and the files of what was imported."""
+    """The uploads in use: those named by runs in this folder, even if the store does not know the run (it may belong to
+    another store), and the files of imports."""
     yield from imported.sources()
     for pattern in ("*/spec.json", f"*/{START}/spec.json"):
         for file in home().glob(pattern):

@@ -34,7 +34,7 @@ _WITHIN: ContextVar[tuple[str, ...]] = ContextVar("within", default=())
 
 
 def report(words: str, done: int = 0, total: int = 0) -> None:
-    """Say what is being done, and how far it is: see `Activity`. To be called at every token and micro-batch."""
+    """Report the current activity and its progress: see `Activity`. To be called at every token and micro-batch."""
     if (listener := _LISTENER.get()) is not None:
         listener(words, done, total)
 

@@ -63,7 +63,7 @@ class Model:
 
     @property
     def pinned(self) -> Model:
-        """The same with its step: what is the newest now is not for ever. Raises LabError where there is none yet."""
+        """A copy with the step of the newest checkpoint. Raises LabError if the run has no checkpoint yet."""
         if self.stage or self.sft or self.step is not None:
             return self
         step = checkpoint.newest_step(run_folder(self.run))
@@ -173,7 +173,7 @@ def reward_model_of(name: str) -> Path:
 
 
 def _reward_model(name: str) -> Path:
-    """The same; nothing is fetched."""
+    """The folder of the reward model of that name, without fetching it from the object store."""
     if (kept := _WITH_LAB.fullmatch(name.strip())) and (folder := _base(kept["base"])):
         return folder
     found = read(name)
@@ -318,7 +318,7 @@ _SHAPE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermedia
 
 
 def kind_of(model: str, knobs: Mapping[str, Any]) -> str:
-    """How a run with these knobs learns the weights of `model`: SCRATCH, FULL or LORA."""
+    """The way a run with these knobs trains the weights of `model`: SCRATCH, FULL or LORA."""
     if not pretrained(model):
         return SCRATCH
     return LORA if knobs.get("lora_rank") else FULL

@@ -111,7 +111,7 @@ class RunSpec:
 
     @property
     def stem(self) -> str:
-        """The beginning of the names of its runs, which are those of folders.
+        """The prefix of its runs' ids, which are names of folders.
 
         A task may be an environment's id, such as ALE/Pong-v5, of any length: its end says most.
         """
@@ -233,7 +233,7 @@ def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) 
 
 
 def weights_of(kind_row: Kind, model: str, knobs: Mapping[str, Any]) -> str:
-    """How a run learns the weights of `model`: from scratch, pretrained ones in full, or by adapters on them."""
+    """The way a run trains the weights of `model`: from scratch, all pretrained weights, or adapters on them."""
     return kind_of(model, knobs) if kind_row.pretrained else pretrained.SCRATCH
 
 

@@ -144,7 +144,7 @@ def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
                            "does the constant of another divergence cancel: set `divergence=reverse_kl`.")
         if loss.opposed and not choices.PAIRS[str(knobs["pairs"])].opposed:
             sources = " or ".join(f"`pairs={source.key}`" for source in choices.PAIRS if source.opposed)
-            raise LabError(f"The preference loss `{name}` lowers the completion that the reference wrote: set "
+            raise LabError(f"The preference loss `{name}` needs pairs with one completion of the reference: set "
                            f"{sources}.")
         if loss.mismatched and int(knobs["pairs_per_step"]) < 2:
             raise LabError(f"The preference loss `{name}` compares with completions of other prompts: set "
@@ -155,12 +155,12 @@ def _check_losses(row: Algorithm, knobs: Mapping[str, Value]) -> None:
 
 
 def _check_opponent(row: Algorithm, knobs: Mapping[str, Value]) -> None:
-    """Check that there is a reference where the policy is compared with its completions."""
+    """Check that a run which compares the policy with completions of the reference has a reference."""
     needs = [each for family in (choices.PAIRS, choices.ADVANTAGE) for each in choices.chosen(family, knobs)
              if getattr(each, "opposed", False) or "mixture" in getattr(each, "rollouts", ())]
     if needs and "reference" not in row.models:
-        raise LabError(f"With `{needs[0].key}` the policy is compared with the reference's completions, and "
-                       f"{row.label} holds no reference: run another algorithm, such as dpo or grpo.")
+        raise LabError(f"`{needs[0].key}` compares the policy with completions of the reference, and {row.label} has "
+                       "no reference: run another algorithm, such as dpo or grpo.")
 
 
 def _check_reference(row: Algorithm, knobs: Mapping[str, Value]) -> None:
@@ -212,15 +212,18 @@ def check_uploads(knobs: Mapping[str, Value]) -> None:
 
 
 def pinned_teacher(row: Algorithm, knobs: Mapping[str, Value]) -> dict[str, Value]:
-    """The teacher with its step, where the run learns from one. Raises LabError where none is named, or it is no model.
+    """The name of a run's teacher with its checkpoint step; empty if the run has none or is its own teacher.
+
+    Raises:
+        LabError: the run needs a teacher and names none, or the name is not that of a model.
     """
     if not choices.needs_teacher(knobs) or row.knob("teacher").choices:
         return {}
     name = str(knobs["teacher"])
     if name == SELF:
         if "reference" not in row.models:
-            raise LabError(f"{row.label} holds no reference that could be its own teacher: name another model in "
-                           "`teacher`.")
+            raise LabError(f"{row.label} has no reference model, so it cannot be its own teacher: name another model "
+                           "in `teacher`.")
         return {}
     if not name:
         raise NoTeacher

@@ -29,7 +29,7 @@ def fault(device: str) -> str:
 
 
 def fault_of(spec: RunSpec) -> str:
-    """The fault of a run on this machine; empty where it samples with the lab's own engine."""
+    """The reason why vLLM cannot sample for the run on this machine; empty if the run uses the lab's own sampler."""
     return fault(machine.device_kind(spec.device)) if by_vllm(spec.knobs) else ""
 
 

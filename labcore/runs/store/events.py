@@ -130,7 +130,7 @@ class EarlyStopping(Database):
     """See the module."""
 
     def halvings(self, sweep: str | None = None) -> dict[str, str]:
-        """How sweeps are stopped early: of one sweep, or of all that have runs which wait or go."""
+        """The early stopping of one sweep, or of all sweeps with queued or running runs, by sweep."""
         active = sa.exists().where(runs.c.sweep == sweeps.c.id, runs.c.state.in_(ACTIVE))
         query = sa.select(sweeps.c.id, sweeps.c.halving).where(
             sweeps.c.halving != "", active if sweep is None else sweeps.c.id == sweep)
@@ -145,7 +145,7 @@ class EarlyStopping(Database):
             return {row.id: (row.state, row.step) for row in connection.execute(query)}
 
     def decisions(self, sweep: str) -> tuple[int, list[Decision]]:
-        """How many decisions were made of the runs of a sweep, and those of the runs that are there, in order."""
+        """The number of decisions on the runs of a sweep, and the decisions on runs that still exist, in order."""
         turn = sa.select(sweeps.c.decisions).where(sweeps.c.id == sweep)
         query = sa.select(events.c.id, events.c.run_id, events.c.step, events.c.payload).join(
             runs, runs.c.id == events.c.run_id).where(runs.c.sweep == sweep, events.c.kind == "rung")
@@ -163,14 +163,14 @@ class EarlyStopping(Database):
             return Decision(changes.log(connection, run_id, "rung", payload, step), run_id, step, dict(payload))
 
     def unjudged(self, sweep: str | None = None) -> dict[str, str]:
-        """Why nobody decides, in a few words: of one sweep, or of all; only those of which it was said."""
+        """The stored reasons why early stopping does not work, of one sweep or of all; only sweeps with a reason."""
         query = sa.select(sweeps.c.id, sweeps.c.fault).where(sweeps.c.fault.is_not(None))
         with self._reading() as connection:
             return {row.id: row.fault for row in connection.execute(
                 query if sweep is None else query.where(sweeps.c.id == sweep))}
 
     def set_unjudged(self, these: Collection[str], why: str | None) -> None:
-        """Say of sweeps why nobody decides; None: somebody does again. Writes only what is new."""
+        """Store why the early stopping of sweeps does not work; None: it works again. Writes only what is new."""
         there = self.unjudged()
         if new := [sweep for sweep in these if there.get(sweep) != why]:
             with self._writing() as connection:

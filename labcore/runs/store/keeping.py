@@ -155,7 +155,7 @@ class Keeping(Database):
 
     @contextmanager
     def files_held(self) -> Iterator[list[str]]:
-        """The same, where no run is added until the end of the block. It has to be short: every writer waits."""
+        """The files that runs name; no run is added until the block ends. Keep it short, because every writer waits."""
         with self._writing() as connection:
             yield changes.files(connection)
 
@@ -174,7 +174,7 @@ class Keeping(Database):
                 connection.execute(runs.update().where(runs.c.id == run_id), {"summary": text})
 
     def keep_summary(self, row: RunRow, text: str) -> None:
-        """The same of one run as `row` has it; nothing is kept if it has been resumed since."""
+        """Store the summary of the run `row`, unless the run has been resumed since."""
         same = runs.c.ended.is_(None) if row.ended is None else runs.c.ended == row.ended
         with self._writing() as connection:
             connection.execute(runs.update().where(runs.c.id == row.id, same), {"summary": text})

@@ -36,7 +36,7 @@ def chosen(store: Store, children: Children) -> Executor:
 
 
 def check() -> None:
-    """Raise LabError where the settings ask for what cannot be had. Takes some seconds where they ask for Ray."""
+    """Raise LabError if the settings cannot be used. Takes some seconds with Ray."""
     max_runs()
     if executor() == RAY:
         resolve_name(f"{_MODULE}:check")()

@@ -64,7 +64,7 @@ class Executor(Protocol):
         """Let the workers know that the lab is gone: they checkpoint and end."""
 
     def kill(self) -> None:
-        """End what is left of them."""
+        """End the remaining processes."""
 
 
 # ---------------------------------------------------------------- local

@@ -64,7 +64,7 @@ def test_a_class_of_yours_is_taken_from_its_file_in_whatever_shape_it_is(name, t
     key = own_reward.register(f"{tmp_path}/shaped_{name.lower()}.py:{name}", own_reward.ENVIRONMENT)
     each = plan("grpo", "own_environment", knobs={"environment": key})
     if name == "Box":
-        with pytest.raises(LabError, match="through a chat template, which the model of this run does not have"):
+        with pytest.raises(LabError, match="has none: repeat the run with a model that has a chat template"):
             trl.script(each)
         each = type(each)(each.run, each.spec, chat=True)
         script = trl.script(each)

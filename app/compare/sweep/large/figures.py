@@ -64,7 +64,7 @@ def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis]
 
 
 def share_words(effect: Effect) -> str:
-    """What an axis explains, in words; empty where there is no telling."""
+    """The share of the variance that an axis explains, in words; empty if it is unknown."""
     return "" if effect.share is None else f"{percent(effect.share)} of the variance"
 
 

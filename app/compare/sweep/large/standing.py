@@ -32,7 +32,7 @@ def ends() -> Ends:
 
 
 def standing(sweep_id: str, rows: Sequence[RunRow], metric: str) -> Standing:
-    """How the runs of a sweep stand now."""
+    """The present ranking of the runs of a sweep."""
     return ranking.standing(lab().store, Sweep(sweep_id, tuple(rows)), ends(), metric)
 
 
@@ -96,7 +96,7 @@ def _best_run(now: Standing) -> str:
 
 
 def _against(now: Standing, whole: Sequence[Setting]) -> str:
-    """How the best stands against the next one."""
+    """A sentence that compares the best setting with the next one."""
     if len(whole) < 2:
         return ""
     first, second = (np.array([setting.results[run.id] for run in setting.runs]) for setting in whole[:2])

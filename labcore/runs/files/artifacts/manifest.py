@@ -44,7 +44,7 @@ def of_file(path: Path) -> File:
 
 
 def of_bytes(content: bytes) -> File:
-    """The same of a file with this content."""
+    """The entry of a file with this content."""
     return File(len(content), hashlib.sha256(content).hexdigest())
 
 
