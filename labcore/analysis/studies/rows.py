@@ -290,8 +290,8 @@ def _process_rewards() -> Study:
         "a learned model's scores exploits the model: the reward rises while fewer answers are right. With the lowest "
         "score more answers stay right.", "Shao et al. 2024, arXiv:2402.03300; Cheng et al. 2025, arXiv:2504.15275",
         "GRPO on sort, where each letter is a step. From a base that sorts about 5 % of the prompts: rewards by the "
-        "verifier of steps against the outcome. From the usual base, which sorts about 40 %: the sum of the scores of a "
-        "process reward model, and the lowest score. 16 prompts × 4 completions a step, 40 steps, β 0.", settings,
+        "verifier of steps against the outcome. From the usual base, which sorts about 40 %: the sum of the scores of "
+        "a process reward model, and the lowest score. 16 prompts × 4 completions a step, 40 steps, β 0.", settings,
         [Contrast("Right answers, weak start: right steps − outcome", labels, right, low=0.0),
          Contrast("PRM, sum: change of the reward", {"PRM, sum": 1.0}, Measure("change"), low=0.0),
          Contrast("PRM, sum: change of the right answers", {"PRM, sum": 1.0}, fell, high=0.0),
