@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm import environments
+from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.errors import LabError
 from labcore.exports.handover import ms_swift, openrlhf, trl, verl
 from labcore.exports.handover.plan import Line, Plan, plan_of

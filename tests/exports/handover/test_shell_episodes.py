@@ -26,7 +26,8 @@ from tests.exports.handover.test_ms_swift import _module, parsed
 from tests.exports.handover.test_trl_episodes import TEMPLATE
 
 TOOLS = {"verl": verl, "openrlhf": openrlhf, "ms-swift": ms_swift}
-PARTS = {"verl": ["verl", "verl.experimental", "verl.experimental.agent_loop", "verl.experimental.agent_loop.agent_loop"],
+LOOPS = "verl.experimental.agent_loop"
+PARTS = {"verl": ["verl", "verl.experimental", LOOPS, f"{LOOPS}.agent_loop"],
          "openrlhf": ["openrlhf", "openrlhf.utils", "openrlhf.utils.agent"],
          "ms-swift": ["swift", "swift.model", "swift.template", "swift.rollout"]}
 
@@ -91,7 +92,8 @@ def played(tool: str, space: dict, each: Plan, tokenizer, write: Writer, row: st
         return SimpleNamespace(outputs=[SimpleNamespace(token_ids=tokens, logprobs=logprobs)])
 
     engine.generate = generate
-    found = asyncio.run(space["AgentExecutor"]().execute("", row, SimpleNamespace(max_tokens=7), 2048, tokenizer, engine))
+    params = SimpleNamespace(max_tokens=7)
+    found = asyncio.run(space["AgentExecutor"]().execute("", row, params, 2048, tokenizer, engine))
     whole, own = found["observation_tokens"], [0] * len(found["observation_tokens"])
     for start, end in found["action_ranges"]:
         own[start:end] = [1] * (end - start)
@@ -121,7 +123,7 @@ def test_their_tokens_and_masks_are_those_of_the_labs_episodes(tool, chat, tmp_p
                 expected, mask = expected + turn, mask + [1] * size
             else:
                 seen = rendering.observation(move.observation, ended=expected[-1] == tokenizer.eos_token_id)
-                expected, mask = expected + [*seen], mask + [0] * len(seen)
+                expected, mask = [*expected, *seen], mask + [0] * len(seen)
         assert (expected, mask) == (ids, own) and earned == play.episode.score.reward
         assert len(ids) <= each["max_new_tokens"] and len(play.moves) <= each["max_turns"]
         returns.append(earned)
