@@ -300,7 +300,7 @@ def _process_rewards() -> Study:
                   less("PRM, lowest", "Outcome"), right, low=-0.1, decides=False),
          Contrast("Sampled tokens, weak start: right steps − outcome; equal: within 1,000 of about 18,000", labels,
                   tokens, low=-1000, high=1000, decides=False)],
-        winner="Right steps, weak start", seeds=(3, 4, 5, 6, 7, 8))
+        winner="Right steps, weak start", seeds=(3, 4, 5, 6, 7))
 
 
 def _difficulty() -> Study:

@@ -130,6 +130,10 @@ def test_their_tokens_and_masks_are_those_of_the_labs_episodes(tool, chat, tmp_p
     assert {*returns} == {0.0, 1.0} and max(most for _, most in write.asked) == each["turn_tokens"]
 
 
+def ids_of(tokenizer, text: str) -> list[int]:
+    return tokenizer(text, add_special_tokens=False, split_special_tokens=False)["input_ids"]
+
+
 @pytest.mark.parametrize("chat", [False, True])
 def test_ms_swift_is_given_the_environment_and_the_texts_around_observations(chat, tmp_path, monkeypatch):
     tokenizer = tokens_of(chat)
@@ -137,15 +141,14 @@ def test_ms_swift_is_given_the_environment_and_the_texts_around_observations(cha
     rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
     rendering = Rendering(tokenizer, (tokenizer.eos_token_id,), TEMPLATE if chat else None, observer="tool")
     first = rows[0]["messages"][0]["content"]
-    assert len(rows) == each.rows and tokenizer(first, add_special_tokens=False)["input_ids"] == [
-        *rendering.prompts([Problem("1-7?", "")])[0]]
+    assert len(rows) == each.rows and ids_of(tokenizer, first) == rendering.prompts([Problem("1-7?", "")])[0]
     game, secret = space["Episodes"](), json.loads(rows[0]["row"])["secret"]
     assert space["Episodes"] is space["envs"]["episodes"]
     asked = SimpleNamespace(data_dict={"row": rows[0]["row"]}, messages=rows[0]["messages"])
     assert asyncio.run(game.reset(asked)) == (first, {}, "")
     said, reward, done, _ = asyncio.run(game.step([{"role": "assistant", "content": "x" + tokenizer.eos_token}]))
     assert (reward, done) == (0.0, False)
-    assert tokenizer(said, add_special_tokens=False)["input_ids"] == [*rendering.observation("no number", ended=True)]
+    assert ids_of(tokenizer, said) == rendering.observation("no number", ended=True)
     assert asyncio.run(game.step([{"role": "assistant", "content": str(secret)}]))[1:3] == (1.0, True)
     assert space["template"][:3] == ("as_written", [], ["{{QUERY}}"]) and space["template"][3] == [tokenizer.eos_token]
 
