@@ -12,15 +12,16 @@ from app import jobs, naming
 from app.lab import lab
 from app.llm.chain import SOURCES
 from app.llm.process_tab import step_card
+from app.on_request import requested
 from app.playground.models import titles
 from app.playground.place import Place, go
 from app.session import runs_of
 from app.tokens import readable
 from app.widget_state import widget_state
 from labcore.catalog.amounts import percent
-from labcore.catalog.families.process import RANKINGS
+from labcore.catalog.families.process import OF_PUBLISHED, PUBLISHED, RANKINGS, SEPARATOR
 from labcore.runs.models import with_checkpoint
-from labcore.runs.spec.model_names import members, parse
+from labcore.runs.spec.model_names import is_published, members, parse
 from labcore.runs.spec.run_spec import RunSpec
 
 WORDS = {"lowest": "Lowest score of its steps", "product": "Product of the scores", "last": "Score of the last step"}
@@ -42,30 +43,61 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any], asked: Mappin
         st.info("Best of n is not available here: a reward model scores a single answer, and this task has several "
                 "turns.", icon=":material/info:")
         return
-    known = scorers(spec, runs_of("llm"))
-    if not known:
+    scorer, read = _chosen(place, spec)
+    if scorer is None:
         st.info("There is no reward model for this task yet: train one in the LLM lab, with the algorithm Process "
-                "reward model or Reward model.", icon=":material/info:")
+                "reward model or Reward model, or type the folder or hub id of a published one.",
+                icon=":material/info:")
         return
-    scorer = place.scorer if place.scorer in known else next(iter(known))
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="playground_best"):
-        chosen = widget_state("playground:scorer", scorer, tuple(known.items()))
-        st.selectbox("Reward model", list(known), list(known).index(chosen.value), key=chosen.key,
-                     format_func=known.__getitem__, on_change=lambda: go(scorer=chosen.taken()), width="stretch")
-        by = widget_state("playground:by", place.by)
-        st.selectbox("Score of an answer", RANKINGS, RANKINGS.index(by.value), key=by.key, width=230,
-                     format_func=WORDS.__getitem__, on_change=lambda: go(by=by.taken()),
-                     help="How the scores of the steps are combined into one. A reward model of whole answers gives a "
-                          "single score.")
     name = parse(place.models[0]).pinned.name
-    found, fresh = jobs.result({"job": "best_of_n", "model": name, "scorer": scorer, "by": place.by, "seed": place.seed,
-                                "count": place.ranked if place.temperature else 1, **asked, **settings},
-                               "The model answers, the reward model ranks", "playground:best")
+    job: jobs.Spec | None = {"job": "best_of_n", "model": name, "scorer": scorer, "by": place.by, "seed": place.seed,
+                             "count": place.ranked if place.temperature else 1, **read, **asked, **settings}
+    if read and job:  # a link alone loads no model from elsewhere
+        job = requested("best", scorer, job, f"Loads {scorer} and ranks the answers by its scores.")
+    if job is None:
+        return
+    found, fresh = jobs.result(job, "The model answers, the reward model ranks", "playground:best")
     if found is None:
         return
     st.html(f"{CSS}<p>{sentence(found, titles([name])[0])}</p>{table(found, place.by)}")
     if fresh and found["of_steps"]:
         st.caption(KEY)
+
+
+def _chosen(place: Place, spec: RunSpec) -> tuple[str | None, dict[str, str]]:
+    """The widgets that choose the reward model and the score of an answer; the name of the model, and how it reads
+    steps if it is a published one."""
+    known = scorers(spec, runs_of("llm"))
+    scorer = place.scorer or next(iter(known), None)
+    if scorer and scorer not in known:
+        known[scorer] = _words(scorer)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="playground_best"):
+        chosen = widget_state("playground:scorer", scorer, tuple(known.items()))
+        st.selectbox("Reward model", list(known), list(known).index(scorer) if scorer else None, key=chosen.key,
+                     format_func=lambda name: known.get(name, name), accept_new_options=True,
+                     placeholder="Folder or hub id", on_change=lambda: go(scorer=(chosen.taken() or "").strip()),
+                     help="The reward model of a run, or the folder or hub id of a published one, which you type.",
+                     width="stretch")
+        by = widget_state("playground:by", place.by)
+        st.selectbox("Score of an answer", RANKINGS, RANKINGS.index(by.value), key=by.key, width=230,
+                     format_func=WORDS.__getitem__, on_change=lambda: go(by=by.taken()),
+                     help="How the scores of its steps become one. A model of whole answers gives one score anyway.")
+        return scorer, _reading(place, spec, scorer) if scorer and is_published(scorer) else {}
+
+
+def _reading(place: Place, spec: RunSpec, scorer: str) -> dict[str, str]:
+    """How a published model reads steps: the widgets, and the values. By default as in the run, if it is the run's."""
+    own = spec.knobs if scorer in members(str(spec.knobs.get("reward_model", ""))) else {}
+    found = {}
+    with st.popover("Steps", icon=":material/tune:", help="How the model reads the steps of an answer. A model of "
+                    "whole answers needs none of this."):
+        for knob in (SEPARATOR, *PUBLISHED):
+            value = getattr(place, knob.key)
+            found[knob.key] = str(own.get(knob.key, OF_PUBLISHED[knob.key]) if value is None else value)
+            shown = widget_state(f"playground:{knob.key}", found[knob.key])
+            st.text_input(knob.label, shown.value, key=shown.key, help=knob.help,
+                          on_change=lambda shown=shown, key=knob.key: go(**{key: shown.taken()}))
+    return found
 
 
 def scorers(spec: RunSpec, runs: Sequence[Any]) -> dict[str, str]:

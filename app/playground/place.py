@@ -86,9 +86,11 @@ class Place:
     own, "": no verifier.
 
     `limit` None is the length limit of the first run. `scorer` is the reward model of best of n (None: the first that
-    fits), `by` the score of its answers, `ranked` how many there are. `own`: each vote is on the prompt. `talk` are the
-    turns before the prompt (None: those of the task's own prompt), `system` is the system prompt (None: the run's own).
-    `replay` is the stored episode that is played again: of the first model's run, its step, group and completion.
+    fits), `by` the score of its answers, `ranked` how many there are, and `step_separator`, `step_tag` and
+    `label_tokens` say how a published one reads steps (None: as the first run, or by default). `own`: each vote is on
+    the prompt. `talk` are the turns before the prompt (None: those of the task's own prompt), `system` is the system
+    prompt (None: the run's own). `replay` is the stored episode that is played again: of the first model's run, its
+    step, group and completion.
     """
 
     models: tuple[str, ...] = param((), _models, key="runs")
@@ -108,6 +110,9 @@ class Place:
     scorer: str | None = param(None)
     by: str = param(RANKINGS[0], link.one_of(RANKINGS))
     ranked: int = param(16, link.whole(1, MOST_RANKED))
+    step_separator: str | None = param(None)
+    step_tag: str | None = param(None)
+    label_tokens: str | None = param(None)
 
 
 def now() -> Place:

@@ -20,6 +20,7 @@ import numpy as np
 from labcore.analysis.compare.statistics import mean
 from labcore.analysis.estimate import estimate
 from labcore.catalog.amounts import percent
+from labcore.catalog.families.process import OF_PUBLISHED
 from labcore.catalog.knob import suggestion
 from labcore.catalog.llm.tasks import VERIFIERS
 from labcore.errors import LabError, quoted
@@ -40,7 +41,7 @@ MOST_SHOWN = 40  # completions whose text a result contains
 LONGEST_TEXT = 4000  # characters
 TASK, JUDGE = "task", "judge"  # further judges besides verifiers, functions and reward models
 KNOBS: Mapping[str, Any] = {"pattern": "", "length_low": 1, "length_high": 40, "judge_url": "", "judge_model": "",
-                            "judge_instruction": ""}
+                            "judge_instruction": "", **OF_PUBLISHED}
 
 
 def spec_for(run_id: str, by: str, knobs: Mapping[str, Any] | None = None, most: int = MOST) -> dict[str, Any]:
@@ -105,7 +106,8 @@ def _scores(run_id: str, run: RunSpec, task: TextTask | None, by: str, knobs: Ma
         known = [TASK, *VERIFIERS, JUDGE]
         raise LabError(f"There is no judge {quoted(by)}: {suggestion(by, known)} Give your own function as FILE.py or "
                        "FILE.py:function, and a reward model as the run that trained it.")
-    scores: Scores = resolve_name("labcore.llm.probes.reward_model_scores:by_reward_model")(by)  # which imports torch
+    scores: Scores = resolve_name("labcore.llm.probes.reward_model_scores:by_reward_model")(
+        by, knobs)  # which imports torch
     return scores
 
 

@@ -28,9 +28,10 @@ def add_to(add: Add) -> None:
     sub.add_argument("run", metavar="RUN")
     sub.add_argument("--by", required=True, metavar="NAME|FILE.py|RUN", help=f"{TASK} (the verifier of the run's "
                      f"task), a verifier ({', '.join(VERIFIERS)}), your Python file with a reward function "
-                     f"(FILE.py or FILE.py:function), a run that trained a reward model, or {JUDGE}")
-    sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="a setting of the verifier or "
-                     f"the judge: {', '.join(KNOBS)}")
+                     f"(FILE.py or FILE.py:function), a run that trained a reward model, the folder or hub id "
+                     f"of a published one, or {JUDGE}")
+    sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", help="a setting of the verifier, the "
+                     f"judge or a published process reward model: {', '.join(KNOBS)}")
     sub.add_argument("--judge", metavar="URL", help="the address of the judge, an OpenAI-compatible API; its key is "
                      f"read from {KEY}")
     sub.add_argument("--most", type=int, default=MOST, metavar="N", help="score about N of the stored completions, of "

@@ -31,6 +31,7 @@ from labcore.tasks.steps import StepTask, separator_of
 from labcore.tasks.task import Problem
 
 CPU = torch.device("cpu")
+StepScorer = Critic | TextStepScorer  # a run's model, or a published one
 
 
 def answers_of(session: LlmSession, completions: Completions) -> list[Steps]:
@@ -47,25 +48,35 @@ def model_scores(session: LlmSession, problems: list[Problem], answers: list[Ste
     Raises:
         LabError: a score is not finite.
     """
-    read = encode_steps(session.rendering, problems, answers, session.context, session.device)
-    dtype, models = str(session.knobs["dtype"]), cast(Iterable[Critic | TextStepScorer], session.models[SCORER])
-    size = len(answers) // len(problems)
-    each, texts = [problem for problem in problems for _ in range(size)], [answer.texts for answer in answers]
-    found = torch.stack([model.scores(each, texts, dtype) if isinstance(model, TextStepScorer)
-                         else step_scores(model, read, dtype, session.room).double().cpu() for model in models]).mean(0)
-    if not found[read.steps.cpu()].isfinite().all():
+    models = cast(Iterable[StepScorer], session.models[SCORER])
+    found = torch.stack([scores_by(session, model, problems, answers) for model in models]).mean(0)
+    if not all(row[:len(answer.texts)].isfinite().all() for row, answer in zip(found, answers, strict=True)):
         raise LabError(f"The process reward model {session.knobs['reward_model']} gives scores that are not finite: "
                        "take an earlier checkpoint of it, or train it again at a lower learning rate.")
     return found
 
 
-def lowest_scores(session: LlmSession, model: Critic, problems: list[Problem], completions: Completions) -> list[float]:
-    """The lowest score of the steps of each completion by `model`, with its own split of steps. (B,)"""
-    cut = {"step_separator": getattr(model.config, SEPARATOR)}
-    answers = steps_of_completions(session.tokenizer, completions, session.rendering.ends, separator_of(cut))
+def scores_by(session: LlmSession, model: StepScorer, problems: list[Problem], answers: list[Steps]) -> Tensor:
+    """The score of each step by `model`, NaN where there is no step. P problems, P·G answers -> (B, K) float64"""
+    dtype = str(session.knobs["dtype"])
+    if isinstance(model, TextStepScorer):
+        size = len(answers) // len(problems)
+        each = [problem for problem in problems for _ in range(size)]
+        return model.scores(each, [answer.texts for answer in answers], dtype)
     read = encode_steps(session.rendering, problems, answers, session.context, session.device)
-    scores = step_scores(model, read, str(session.knobs["dtype"]), session.room)
-    found: list[float] = rewards_of_steps({"step_reward": "lowest"}, scores.double().cpu()).sum(1).tolist()
+    return step_scores(model, read, dtype, session.room).double().cpu()
+
+
+def steps_for(session: LlmSession, model: StepScorer, completions: Completions) -> list[Steps]:
+    """The steps of completions, as `model` cuts them."""
+    separator = (model.separator if isinstance(model, TextStepScorer)
+                 else separator_of({"step_separator": getattr(model.config, SEPARATOR)}))
+    return steps_of_completions(session.tokenizer, completions, session.rendering.ends, separator)
+
+
+def totals(scores: Tensor, by: str) -> list[float]:
+    """One score of each answer, by a `step_reward` such as `lowest`. (B, K) -> (B,)"""
+    found: list[float] = rewards_of_steps({"step_reward": by}, scores).sum(1).tolist()
     return found
 
 

@@ -12,9 +12,12 @@ from transformers import PreTrainedTokenizerBase
 from labcore.catalog import choices, reward_terms
 from labcore.errors import LabError, quoted
 from labcore.llm import checkpoint
+from labcore.llm.nets.folder import config_of, find
 from labcore.llm.nets.scorer import SEPARATOR, check_tokenizer, load_scorer, scores_steps
-from labcore.llm.nets.text_scorer import load_text_scorer
-from labcore.llm.nets.text_step_scorer import load_step_scorer
+from labcore.llm.nets.text_scorer import TextScorer, load_text_scorer, scores_wholes
+from labcore.llm.nets.text_scorer import check_kind as check_wholes
+from labcore.llm.nets.text_step_scorer import TextStepScorer, load_step_scorer
+from labcore.llm.nets.text_step_scorer import check_kind as check_steps
 from labcore.runs.spec.model_names import is_published, members, reward_model_of
 from labcore.tasks import reward_call
 from labcore.tasks.judge import Judge
@@ -41,6 +44,20 @@ def reward_models(knobs: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, 
         if folder != kept:
             check_tokenizer(folder, name, tokenizer)
     return nn.ModuleList(found)
+
+
+def published(name: str, knobs: Mapping[str, Any]) -> TextScorer | TextStepScorer:
+    """The published reward model `name`, of whole answers or of steps as its own config.json says. `knobs` are those
+    of `load_step_scorer`.
+
+    Raises:
+        LabError: it is no reward model, or cannot be used.
+    """
+    def check(folder: Path | str, config: Mapping[str, Any]) -> None:
+        (check_wholes if scores_wholes(config) else check_steps)(folder, config)
+
+    wholes = scores_wholes(config_of(find(name, check)))
+    return load_text_scorer(name) if wholes else load_step_scorer(name, knobs)
 
 
 def _check_steps(knobs: Mapping[str, Any], name: str, scorer: nn.Module) -> None:

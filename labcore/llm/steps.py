@@ -53,7 +53,7 @@ def cut_into_steps(tokenizer: PreTrainedTokenizerBase, written: Sequence[int], e
         return Steps(tuple(texts), tuple((token,) for token in written), tuple(range(len(written))))
     found, places, stop = list[str](), list[int](), 0
     whole, upto = "".join(texts), _lengths(texts)
-    for piece in _pieces(whole, separator):
+    for piece in step_texts(whole, separator):
         stop += len(piece)
         found.append(piece)
         places.append(next(place for place, length in enumerate(upto) if length >= stop))
@@ -73,8 +73,12 @@ def given_steps(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], separa
                  tuple((*_encoded(tokenizer, text), *behind) for text in texts))
 
 
-def _pieces(text: str, separator: str) -> list[str]:
-    """The text cut behind each separator."""
+def step_texts(text: str, separator: str) -> list[str]:
+    """The text cut behind each separator; what holds no letter belongs to the step before it.
+
+    >>> step_texts("2+2=4\\n\\nso 5", "\\n")
+    ['2+2=4\\n\\n', 'so 5']
+    """
     *closed, rest = text.split(separator)
     found = list[str]()
     for piece in [part + separator for part in closed] + ([rest] if rest or not closed else []):

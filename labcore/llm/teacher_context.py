@@ -57,8 +57,8 @@ def with_context(problem: Problem, context: str, template: str) -> Problem:
 def teacher_prompts(session: LlmSession, problems: Sequence[Problem], texts: Sequence[str], exact: Tensor,
                     width: int) -> tuple[Prompts | None, Tensor | None]:
     """The teacher's prompt of each of B completions, and whether it has a context (B,); both are None if the run's
-    teacher reads no context. `width` is the number of tokens of the longest completion. A context that leaves no room for it
-    is left out, and a record says so.
+    teacher reads no context. `width` is the number of tokens of the longest completion. A context that leaves no room
+    for it is left out, and a record says so.
     """
     knobs, size = session.knobs, len(texts) // len(problems)
     if knobs.get("teacher_context", NOTHING) == NOTHING:

@@ -35,6 +35,20 @@ def test_the_page_asks_and_says_whether_the_verifier_agrees(page, lab):
     assert (asked.asked[-1]["scorer"], asked.asked[-1]["by"]) == (SORT_SCORER, "product")
 
 
+def test_a_published_model_is_loaded_after_a_click_with_its_steps(page, lab):
+    policy = trained(lab.store)
+    asked = Answering(lab.launcher, lambda spec: FOUND)
+    test = page("playground", runs=policy, view="best", prompt="ba=", answer="ab", scorer="math-ai/prm",
+                step_tag="+", label_tokens="1 0")
+    assert asked.asked == [] and "Loads math-ai/prm and ranks the answers" in said(test)
+    by_key(test.text_input, "playground:step_separator").set_value(";")
+    ran(test)
+    by_key(test.button, "compute:best").click()
+    ran(test)
+    spec, = asked.asked
+    assert spec | {"scorer": "math-ai/prm", "step_separator": ";", "step_tag": "+", "label_tokens": "1 0"} == spec
+
+
 def test_without_a_reward_model_the_page_says_how_to_get_one(page, lab):
     test = page("playground", runs=trained(lab.store, task="add"), view="best")
     assert "no reward model for this task yet: train one in the LLM lab" in said(test)

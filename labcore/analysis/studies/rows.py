@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from labcore.analysis.studies.study import TEACHER, Contrast, Measure, Setting, Study
 from labcore.catalog.knob import Value
+from labcore.catalog.llm.tasks import SORT_SCORER
 
 AHMADIAN = "Ahmadian et al. 2024, arXiv:2402.14740"
 GROUPS: dict[str, Value] = {"prompts_per_step": 16, "group_size": 4}  # 64 completions a step
@@ -269,29 +270,37 @@ def _larger_teacher() -> Study:
 
 
 def _process_rewards() -> Study:
-    scored: dict[str, Value] = {"reward_source": "process_reward", **GROUPS, "beta": 0.0}
-    both: dict[str, Value] = {"step_reward": "difference", "outcome_weight": 1.0}
-    settings = [Setting("Outcome", "grpo", {**GROUPS, "beta": 0.0}), Setting("PRM, sum", "grpo", scored, members=1),
-                Setting("PRM, difference, and outcome", "grpo", {**scored, **both}, members=1)]
-    gold, fell = Measure("last", "exact_match", 4), Measure("change", "exact_match", 4)
-    proxy, length = Measure("change", "reward", 4), Measure("last", "completions/mean_length", 4)
+    alike: dict[str, Value] = {**GROUPS, "beta": 0.0, "probes": False}
+    weak: dict[str, Value] = {**alike, "sft_target": 0.05}
+    scored: dict[str, Value] = {**alike, "reward_source": "process_reward", "reward_model": SORT_SCORER}
+    steps = "grpo_process"
+    settings = [Setting("Outcome, weak start", "grpo", weak),
+                Setting("Right steps, weak start", steps, {**weak, "reward_source": "step_verifier"}),
+                Setting("Outcome", "grpo", alike), Setting("PRM, sum", steps, scored),
+                Setting("PRM, lowest", steps, {**scored, "step_reward": "min_form"})]
+    right, fell = Measure("last", "exact_match"), Measure("change", "exact_match")
+
+    def less(one: str, other: str) -> dict[str, float]:
+        return {one: 1.0, other: -1.0}
+
+    labels, tokens = less("Right steps, weak start", "Outcome, weak start"), Measure(metric="num_tokens", rows=1)
     return Study(
-        "process_rewards", "Process against outcome", "A policy that maximises the sum of a process reward model's "
-        "scores exploits the model: the reward rises while answers get longer and fewer of them are right. With "
-        "differences of the scores plus the outcome, more answers stay right.",
-        "Cheng et al. 2025, arXiv:2504.15275; Setlur et al. 2024, arXiv:2410.08146",
-        "A process reward model on countdown, with labels from the verifier of steps; then GRPO on the outcome, on the "
-        "sum of the model's scores, and on differences of the scores plus the outcome. The same 16 prompts × 4 "
-        "completions a step, 14 steps, β 0.", settings,
-        [Contrast("PRM, sum: change of the reward", {"PRM, sum": 1.0}, proxy, low=0.0),
+        "process_rewards", "Process against outcome", "Where right answers are rare, rewards for right steps teach "
+        "more than a reward for the whole answer, with equally many sampled tokens. A policy that maximises the sum of "
+        "a learned model's scores exploits the model: the reward rises while fewer answers are right. With the lowest "
+        "score more answers stay right.", "Shao et al. 2024, arXiv:2402.03300; Cheng et al. 2025, arXiv:2504.15275",
+        "GRPO on sort, where each letter is a step. From a base that sorts about 5 % of the prompts: rewards by the "
+        "verifier of steps against the outcome. From the usual base, which sorts about 40 %: the sum of the scores of "
+        "a process reward model, and the lowest score. 16 prompts × 4 completions a step, 40 steps, β 0.", settings,
+        [Contrast("Right answers, weak start: right steps − outcome", labels, right, low=0.0),
+         Contrast("PRM, sum: change of the reward", {"PRM, sum": 1.0}, Measure("change"), low=0.0),
          Contrast("PRM, sum: change of the right answers", {"PRM, sum": 1.0}, fell, high=0.0),
-         Contrast("Length: PRM, sum − outcome", {"PRM, sum": 1.0, "Outcome": -1.0}, length, low=0.0),
-         Contrast("Right answers: PRM, difference, and outcome − PRM, sum",
-                  {"PRM, difference, and outcome": 1.0, "PRM, sum": -1.0}, gold, low=0.0),
-         Contrast("Right answers: PRM, difference, and outcome − outcome",
-                  {"PRM, difference, and outcome": 1.0, "Outcome": -1.0}, gold, low=0.0, decides=False)],
-        task="countdown", steps=14, scorers=1, scorer="prm", scorer_steps=100, scorer_knobs={"eval_every": 25},
-        winner="Outcome")
+         Contrast("Right answers: PRM, lowest − PRM, sum", less("PRM, lowest", "PRM, sum"), right, low=0.0),
+         Contrast("Right answers: PRM, lowest − outcome; comparable: below it by less than 0.1",
+                  less("PRM, lowest", "Outcome"), right, low=-0.1, decides=False),
+         Contrast("Sampled tokens, weak start: right steps − outcome; equal: within 1,000 of about 18,000", labels,
+                  tokens, low=-1000, high=1000, decides=False)],
+        winner="Right steps, weak start", seeds=(3, 4, 5, 6, 7))
 
 
 def _difficulty() -> Study:

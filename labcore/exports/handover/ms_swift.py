@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover import shell, trl
+from labcore.exports.handover import shell, shell_episodes, trl
 from labcore.exports.handover.ms_swift_rules import DEMONSTRATIONS, OF_TRAINER, RULES, TOOL
 from labcore.exports.handover.plan import UNKNOWN, Line, Plan, lines, missing
 from labcore.exports.handover.remarks import remarks, requirement
@@ -28,7 +28,8 @@ def kind(plan: Plan) -> str:
 
 def mapped(plan: Plan) -> list[Line]:
     """The arguments of each knob of the run in ms-swift. A knob without a rule has no equivalent."""
-    found = lines(plan, RULES[kind(plan)] if kind(plan) else dict.fromkeys(plan.spec.knobs, missing(
+    rules = RULES.get(kind(plan), {}) | (shell_episodes.SWIFT_RULES if plan.spec.task_row.has_turns else {})
+    found = lines(plan, rules if kind(plan) else dict.fromkeys(plan.spec.knobs, missing(
         "no equivalent: ms-swift has no such trainer")), TOOL)
     return [replace(line, note=f"no equivalent in {TOOL}") if line.note == UNKNOWN.note else line for line in found]
 
@@ -44,7 +45,9 @@ def settings(plan: Plan) -> dict[str, Any]:
     if kind(plan) != "sft":
         found["rlhf_type"] = kind(plan)
     if plan.loop == "online":
-        found |= {"log_completions": True, "log_entropy": True} | ({} if _taught(plan) else {"reward_funcs": "score"})
+        rewards = {} if _taught(plan) else {"reward_funcs": "score"}
+        found |= {"log_completions": True, "log_entropy": True} | (
+            shell_episodes.SWIFT_SETTINGS if plan.spec.task_row.has_turns else rewards)
     if not plan.get("lora_rank"):
         found["tuner_type"] = "full"
     for line in mapped(plan):
@@ -72,18 +75,19 @@ _SAID = {"model_type": "registered in task.py: the texts as they are", "fp16": "
 def script(plan: Plan) -> str:
     """The whole script; a few comments where ms-swift has nothing like the run's algorithm."""
     found = mapped(plan)
-    if plan.spec.task_row.has_turns:
-        return shell.no_episodes(found, TOOL, VERSION, _ENVIRONMENT)
+    if plan.spec.task_row.has_turns and not shell_episodes.plays(plan):
+        return shell.no_episodes(found, TOOL, VERSION)
     if not kind(plan):
         return f"{_NOTHING.format(label=plan.spec.row.label)}#\n{remarks(found, TOOL)}\n"
     needs = requirement(TOOL, VERSION) + packages(plan)
-    needs += " bitsandbytes" * (plan["optimizer"] == "adamw_8bit") + " vllm" * (plan.get("rollouts") == "vllm")
+    needs += " bitsandbytes" * (plan["optimizer"] == "adamw_8bit") + " vllm" * ("use_vllm" in settings(plan))
     command = "sft" if kind(plan) == "sft" else "rlhf"
     top = shell.head(plan, found, TOOL, TOOL, VERSION, needs, f"swift/arguments/{command}_args.py")
     names = _SAID | {key: line.knob for line in found for key in line.settings}
     rows = [(words(key, value), names.get(key, "")) for key, value in settings(plan).items()]
     return "".join([
-        top, shell.begin(plan), shell.file("task.py", task_code(plan, _main(plan), arguments=True)),
+        top, shell.begin(plan), shell.file("task.py", task_code(
+            plan, shell_episodes.code_swift(plan) if shell_episodes.plays(plan) else _main(plan), arguments=True)),
         'python task.py "$MODEL"\n', shell.array(rows),
         f'\nNPROC_PER_NODE="$GPUS" swift {command} "${{settings[@]}}" "$@"\n', _WATCH])
 
@@ -142,8 +146,6 @@ _ROWS = '''    with open("{file}", "w", encoding="utf-8") as file:
 _EXAMPLES = {"online": 'example(row["prompt"], solution=row["answer"])', "sft": 'example(row["prompt"], row["answer"])',
              "singles": 'example(row["prompt"], row["completion"], label=bool(row["label"]))',
              "pairs": 'example(row["prompt"], row["chosen"], rejected_response=row["rejected"]{margin})'}
-_ENVIRONMENT = ("an Env (swift.rollout.gym_env) with reset and step in a file that --external_plugins names, "
-                "registered under the name in --gym_env.")
 _PLUGIN = '''else:  # imported by swift
     from swift.model import ModelLoader, ModelMeta, register_model
     from swift.template import TemplateMeta, register_template

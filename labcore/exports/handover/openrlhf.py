@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover import shell
+from labcore.exports.handover import shell, shell_episodes
 from labcore.exports.handover.plan import (
     ALL_LINEAR,
     BASE_RULES,
@@ -254,14 +254,17 @@ def settings(plan: Plan) -> dict[str, Any]:
     return found | critic | _chat(plan) | {
         "--train.batch_size": _per_update(plan), "--train.num_episodes": plan.episodes,
         "--actor.model_name_or_path": "$MODEL", "--data.prompt_dataset": "train.jsonl", "--data.input_key": "prompt",
-        "--data.label_key": "answer", "--reward.remote_url": "task.py", "--vllm.num_engines": "$GPUS",
+        "--data.label_key": "answer", _REWARDS[plan.spec.task_row.has_turns]: "task.py", "--vllm.num_engines": "$GPUS",
         "--actor.num_gpus_per_node": "$GPUS", "--ref.num_gpus_per_node": "$GPUS", "--train.colocate_all": ON,
         "--ds.enable_sleep": ON, **({} if plan.get("staleness") else {"--vllm.enable_sleep": ON})}  # refused when async
 
 
+_REWARDS = {False: "--reward.remote_url", True: "--train.agent_func_path"}
+
+
 def _chat(plan: Plan) -> dict[str, Any]:
     """The switch for prompts that are turns, which the model's own template writes."""
-    return {"--data.apply_chat_template": ON} if plan.chat else {}
+    return {"--data.apply_chat_template": ON} if plan.chat and not plan.spec.task_row.has_turns else {}
 
 
 def words(option: str, value: Any) -> str:
@@ -278,8 +281,8 @@ def _margins(plan: Plan) -> bool:
 def script(plan: Plan) -> str:
     """The whole script."""
     found = mapped(plan)
-    if plan.spec.task_row.has_turns:
-        return shell.no_episodes(found, "OpenRLHF", VERSION, _AGENT)
+    if plan.spec.task_row.has_turns and not shell_episodes.plays(plan):
+        return shell.no_episodes(found, "OpenRLHF", VERSION)
     if plan.loop in _NOTHING:
         return f"{_NOTHING[plan.loop]}#\n{remarks(found, 'OpenRLHF')}\n"
     command = COMMANDS[plan.loop]
@@ -296,15 +299,14 @@ def script(plan: Plan) -> str:
         main = main.replace(_PAIRED, _PAIRED_TURNS).replace(_ANSWERED, _ANSWERED_TURNS).replace(
             "write(problems({rows}, {seed}))", "write(conversational(problems({rows}, {seed})))")
     margin = f', "margin": row.get("margin", {plan["margin"]})' if _margins(plan) else ""
+    written = shell_episodes.code_openrlhf(plan) if shell_episodes.plays(plan) else main.format(
+        rows=plan.rows, seed=plan.spec.seed, margin=margin)
     return "".join([
-        top, shell.begin(plan), shell.file("task.py", task_code(plan, main.format(
-            rows=plan.rows, seed=plan.spec.seed, margin=margin))),
+        top, shell.begin(plan), shell.file("task.py", task_code(plan, written)),
         'python task.py "$MODEL"\n', shell.array(rows),
         f'\n{_STARTS.get(plan.loop, "deepspeed --module")} openrlhf.cli.{command} "${{settings[@]}}" "$@"\n'])
 
 
-_AGENT = ("an AgentInstanceBase (openrlhf.utils.agent) in a file that --train.agent_func_path names. Its step() "
-          "returns rewards, environment_feedback (the observation, as the model reads it) and done.")
 _STARTS = {"online": "python -m"}
 _WRITTEN = '''
 

@@ -55,11 +55,11 @@ def file(name: str, code: str) -> str:
     return _FILE.format(name=name, code=code.strip("\n"))
 
 
-def no_episodes(found: list[Line], tool: str, version: str, how: str) -> str:
-    """Comments in place of a script, for tools that play episodes through a class of the user's; `how` names it."""
-    said = comment(f"{tool} {version} plays episodes through a class that you write, so this file has no commands. You "
-                   f"need {how} The script for TRL has this run's environment as Python, which you can copy: its "
-                   "classes, and the function `rows`, which draws episodes.")
+def no_episodes(found: list[Line], tool: str, version: str) -> str:
+    """Comments in place of a script, for a run whose model calls the methods of the user's class as tools."""
+    said = comment(f"Your class has methods for the model to call, as TRL has them. {tool} {version} calls tools in "
+                   "another way, so there is nothing to start here: take the script for TRL, or write a class with "
+                   "reset(row) and step(text), which the script for this tool can play.")
     return f"{said}\n#\n{remarks(found, tool)}\n"
 
 

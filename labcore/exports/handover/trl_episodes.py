@@ -101,8 +101,12 @@ def code(plan: Plan) -> tuple[str, str]:
             raise LabError("TRL calls the tools of this environment through a chat template, and the model of this run "
                            "has none: repeat the run with a model that has a chat template.")
         return "", "environment_factory=Own, "
-    how = _CHAT.format(role=str(plan["observation_role"])) if plan.chat else _PLAIN
-    return how + _ROLLOUT, "reward_funcs=reward, rollout_func=rollout, "
+    return encoding(plan) + _ROLLOUT, "reward_funcs=reward, rollout_func=rollout, "
+
+
+def encoding(plan: Plan) -> str:
+    """The functions that make tokens of the first observation and of the later ones."""
+    return _CHAT.format(role=str(plan["observation_role"])) if plan.chat else _PLAIN
 
 
 _NO_LIMIT = missing("GRPOTrainer has no such limit where it calls the tools of a class")

@@ -8,7 +8,7 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.catalog.llm.optimizer import COSINE, LINEAR
-from labcore.exports.handover import shell
+from labcore.exports.handover import shell, shell_episodes
 from labcore.exports.handover.plan import (
     ALL_LINEAR,
     BASE_RULES,
@@ -228,7 +228,7 @@ def settings(plan: Plan) -> dict[str, Any]:
     return found | common | critic | {
         "actor_rollout_ref.model.path": "$MODEL", **plain,
         "data.train_files": "train.parquet", "data.val_files": "test.parquet", "data.seed": plan.spec.seed,
-        "reward.custom_reward_function.path": "task.py",
+        **(_EPISODES if plan.spec.task_row.has_turns else {"reward.custom_reward_function.path": "task.py"}),
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ROLLOUT}.tensor_model_parallel_size": 1, f"{_ROLLOUT}.seed": plan.spec.seed,
         "trainer.val_before_train": False, "trainer.test_freq": -1}
@@ -251,8 +251,8 @@ def override(key: str, value: Any) -> str:
 def script(plan: Plan) -> str:
     """The whole script; for what learns from pairs a few comments."""
     found = mapped(plan)
-    if plan.spec.task_row.has_turns:
-        return shell.no_episodes(found, "verl", VERSION, _AGENT)
+    if plan.spec.task_row.has_turns and not shell_episodes.plays(plan):
+        return shell.no_episodes(found, "verl", VERSION)
     if plan.loop in _NOTHING:
         return f"{_NOTHING[plan.loop]}#\n{remarks(found, 'verl')}\n"
     needs = requirement("verl", VERSION, *_EXTRAS[plan.loop]) + packages(plan, "antlr4-9-3")  # as Hydra
@@ -262,15 +262,18 @@ def script(plan: Plan) -> str:
     names = _SAID | {key: line.knob for line in found for key in line.settings}
     rows = [(shell.quoted(override(key, value)), names.get(key, "")) for key, value in settings(plan).items()]
     prompt = 'turns(row["prompt"])' if plan.chat else '[{"role": "user", "content": row["prompt"]}]'
-    main = _MAINS[plan.loop].format(rows=plan.rows, seed=plan.spec.seed, prompt=prompt)
+    episodes = shell_episodes.plays(plan)
+    main = shell_episodes.code_verl(plan) if episodes else _MAINS[plan.loop].format(
+        rows=plan.rows, seed=plan.spec.seed, prompt=prompt)
+    agent = shell.file("agent.yaml", shell_episodes.VERL_AGENT) + _IMPORTED if episodes else ""
     return "".join([top, shell.begin(plan), "" if plan.chat else _TEMPLATE, shell.file("task.py", task_code(
-        plan, main, every_answer=False)), "python task.py\n", shell.array(rows),
+        plan, main, every_answer=False)), agent, "python task.py\n", shell.array(rows),
         f'\n{_STARTS[plan.loop]} -m {_MODULES[plan.loop]} "${{settings[@]}}" "$@"\n'])
 
 
-_AGENT = ("an agent loop (AgentLoopBase in verl.experimental.agent_loop), named by "
-          f"{_ROLLOUT}.agent.agent_loop_config_path. Its run() returns the tokens of an "
-          "episode, a response_mask that is 1 at the model's tokens, and the return as reward_score.")
+_EPISODES = {f"{_ROLLOUT}.agent.agent_loop_config_path": "agent.yaml",
+             f"{_ROLLOUT}.agent.default_agent_loop": "episodes"}
+_IMPORTED = 'export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"  # for task.Episodes\n'
 _EXTRAS = {"online": ("fsdp", "vllm"), "sft": ("fsdp",)}
 _CONFIGS = {"online": "ppo_trainer", "sft": "sft_trainer_engine"}
 _STARTS = {"online": "python", "sft": 'torchrun --standalone --nproc_per_node="$GPUS"'}

@@ -180,6 +180,13 @@ def check_kind(folder: Path | str, config: Mapping[str, Any]) -> None:
                        "AutoModelForSequenceClassification with one score, or a run of the algorithm reward_model.")
 
 
+def scores_wholes(config: Mapping[str, Any]) -> bool:
+    """True if a config.json is that of a sequence classifier."""
+    named = config.get("architectures")
+    return isinstance(named, list) and bool(
+        heads_of(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES) & {str(name) for name in named})
+
+
 def heads_of(known: Mapping[str, Any]) -> set[str]:
     """The names of the classes in one of transformers' tables."""
     return {head for names in known.values() for head in ([names] if isinstance(names, str) else names)}

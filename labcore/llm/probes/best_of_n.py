@@ -10,21 +10,21 @@ from typing import Any
 
 from torch import Tensor
 
-from labcore.catalog.families.process import RANKINGS
+from labcore.catalog.families.process import OF_PUBLISHED, RANKINGS
 from labcore.errors import LabError, quoted
 from labcore.llm.generation import Generated, Sampling, generate
-from labcore.llm.nets.critic import Critic
-from labcore.llm.nets.scorer import SEPARATOR, check_tokenizer, load_scorer, scores, scores_steps
-from labcore.llm.nets.text_scorer import load_text_scorer
+from labcore.llm.nets.scorer import check_tokenizer, load_scorer, scores, scores_steps
+from labcore.llm.nets.text_step_scorer import TextStepScorer
 from labcore.llm.probes.answer import begun, check_known, problem_of, reader, scored, settings, whole
-from labcore.llm.process_rewards import rewards_of_steps
+from labcore.llm.process_rewards import StepScorer, scores_by, steps_for, totals
 from labcore.llm.rendering import encode_answers
+from labcore.llm.reward_models import published
 from labcore.llm.session import LlmSession
 from labcore.llm.step_labels import verified_steps
-from labcore.llm.steps import Steps, encode_steps, step_scores, steps_of_completions
+from labcore.llm.steps import Steps
 from labcore.runs.spec.model_names import is_published, parse, reward_model_of
 from labcore.tasks.environment import EnvironmentTask
-from labcore.tasks.steps import StepTask, separator_of
+from labcore.tasks.steps import StepTask
 from labcore.tasks.task import Problem
 
 MOST = 256  # answers
@@ -34,8 +34,8 @@ def best_of_n(spec: Mapping[str, Any]) -> dict[str, Any]:
     """`count` answers of `model` to `prompt` with their scores by the reward model `scorer`, the highest first.
 
     Where that scores steps, `by` says which score an answer has: one of RANKINGS; each answer then has its `steps`,
-    [text, score, gold], where gold is what the task's verifier says of the step, None where it cannot tell. Other
-    settings as in `probes.answer.answer`.
+    [text, score, gold], where gold is what the task's verifier says of the step, None where it cannot tell. The keys of
+    OF_PUBLISHED say how a published model reads steps. Other settings as in `probes.answer.answer`.
 
     Raises:
         LabError: as `answer`; or the reward model cannot be used with this model.
@@ -53,9 +53,10 @@ def best_of_n(spec: Mapping[str, Any]) -> dict[str, Any]:
     verified = spec.get("answer") is not None and session.spec.task_row.verifiable
     rewards = [session.task.score(problem, text) if verified else None for text in generated.texts]
     scorer, by = str(spec["scorer"]), str(spec.get("by", RANKINGS[0]))
-    totals, steps = _graded(session, scorer, by, problem, generated, verified)
+    knobs = {**OF_PUBLISHED, **{key: spec[key] for key in OF_PUBLISHED if key in spec}}
+    grades, steps = _graded(session, scorer, by, problem, generated, verified, knobs)
     answers = [scored(text, rewards[row], bool(generated.completions.truncated[row])) | {
-        "score": round(totals[row], 5), "steps": steps[row]} for row, text in enumerate(generated.texts)]
+        "score": round(grades[row], 5), "steps": steps[row]} for row, text in enumerate(generated.texts)]
     return {"prompt": problem.prompt, "model": model, "scorer": scorer, "of_steps": any(steps),
             "answers": sorted(answers, key=lambda each: -each["score"])}
 
@@ -64,13 +65,15 @@ Step = list[Any]  # its text, its score, and what the verifier says of it
 
 
 def _graded(session: LlmSession, name: str, by: str, problem: Problem, generated: Generated,
-            verified: bool) -> tuple[list[float], list[list[Step]]]:
+            verified: bool, knobs: Mapping[str, Any]) -> tuple[list[float], list[list[Step]]]:
     """The score of each answer by the reward model `name`, and its steps; none where whole answers are scored."""
     chat = session.rendering.template is not None
     nothing: list[list[Step]] = [[] for _ in generated.texts]
     if is_published(name):
-        whole_answers = load_text_scorer(name).scores([problem] * len(nothing), generated.texts, chat, "float32")
-        return whole_answers.tolist(), nothing
+        theirs = published(name, knobs).to(session.device)
+        if isinstance(theirs, TextStepScorer):
+            return _by_steps(session, theirs, by, problem, generated, verified)
+        return theirs.scores([problem] * len(nothing), generated.texts, chat, "fp32").tolist(), nothing
     folder = reward_model_of(name)
     check_tokenizer(folder, name, session.tokenizer)
     model = load_scorer(folder, name).to(session.device)
@@ -84,18 +87,16 @@ def _graded(session: LlmSession, name: str, by: str, problem: Problem, generated
     return found, nothing
 
 
-def _by_steps(session: LlmSession, model: Critic, by: str, problem: Problem, generated: Generated,
+def _by_steps(session: LlmSession, model: StepScorer, by: str, problem: Problem, generated: Generated,
               verified: bool) -> tuple[list[float], list[list[Step]]]:
     if by not in RANKINGS:
         raise LabError(f"The score of an answer cannot be {quoted(by)}: choose {', '.join(RANKINGS)}.")
-    separator = separator_of({"step_separator": getattr(model.config, SEPARATOR)})
-    answers = steps_of_completions(session.tokenizer, generated.completions, session.rendering.ends, separator)
-    read = encode_steps(session.rendering, [problem], answers, session.context, session.device)
-    found = step_scores(model, read, str(session.knobs["dtype"]), session.room).double().cpu()
+    answers = steps_for(session, model, generated.completions)
+    found = scores_by(session, model, [problem], answers)
     gold = verified_steps(session, [problem], generated, answers) if verified and isinstance(
         session.task, StepTask) else None
-    totals: list[float] = rewards_of_steps({"step_reward": by}, found).sum(1).tolist()
-    return totals, [_steps(each, found[row], gold[row] if gold else None) for row, each in enumerate(answers)]
+    steps = [_steps(each, found[row], gold[row] if gold else None) for row, each in enumerate(answers)]
+    return totals(found, by), steps
 
 
 def _steps(answer: Steps, found: Tensor, gold: list[float] | None) -> list[Step]:

@@ -14,8 +14,10 @@ from labcore.llm.measured_cost import networks_of
 from labcore.llm.nets import text_scorer
 from labcore.llm.nets.text_step_scorer import load_step_scorer
 from labcore.llm.nets.tokenizer import character_tokenizer
+from labcore.llm.probes.reward_model_scores import by_reward_model
 from labcore.llm.process_rewards import model_scores
 from labcore.llm.steps import given_steps
+from labcore.tasks.stored_completions import Stored
 from labcore.tasks.task import Problem, Turn
 from tests.llm.tools import SIZE, quietly, records, session
 
@@ -163,5 +165,8 @@ def test_a_run_is_rewarded_by_it(kept, kind):
     torch.testing.assert_close(found, direct, equal_nan=True)
     forked = started.fork(replace(started.spec, knobs={**started.spec.knobs, "step_separator": "b"}))
     assert next(iter(forked.models["scorer"])).separator == "b", "a fork with another split of steps reads others"
+    stored = [Stored(1, 0, Problem("ab=", ""), "bcad", 0.0, False), Stored(1, 1, Problem("c", ""), "c", 0.0, False)]
+    lowest = direct.nan_to_num(torch.inf).amin(1).tolist()
+    assert by_reward_model(str(kept(kind)), given)(stored) == pytest.approx(lowest, abs=1e-6), "`judge` reads it alike"
     counted = sum(weight.numel() for weight in networks_of(started.spec)["scorer"].parameters())
     assert counted == sum(weight.numel() for weight in started.models["scorer"].parameters())

@@ -6,18 +6,23 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForTokenClassification, LlamaConfig
 
+from labcore.catalog.families.process import OF_PUBLISHED
 from labcore.catalog.llm.tasks import SORT_SCORER, SORT_TEACHER
 from labcore.errors import LabError
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.model import load
 from labcore.llm.nets.scorer import CONFIG, save_scorer
+from labcore.llm.nets.text_step_scorer import load_step_scorer
+from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.runs import jobs
 from labcore.runs.files import atomic
 from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.model_names import model_of_name
 from labcore.runs.spec.run_spec import make
-from labcore.tasks.task import make_task
+from labcore.tasks.task import Problem, make_task
+from tests.llm.tools import SIZE
 
 PROMPT = {"prompt": "dbcaef=", "answer": "abcdef"}
 ASKED = {"job": "best_of_n", "model": "base:policy", "scorer": SORT_SCORER, **PROMPT, "temperature": 1.0, "top_k": 0,
@@ -66,6 +71,25 @@ def test_the_model_that_comes_with_the_lab_finds_right_answers():
         right += [each["exact"] for each in answers]
         chosen.append(answers[0]["exact"])
     assert sum(chosen) / len(chosen) > sum(right) / len(right) + 0.25
+
+
+def test_a_published_model_of_steps_reads_them_as_it_is_told(tmp_path):
+    tokens, folder = character_tokenizer(), tmp_path / "published"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        AutoModelForTokenClassification.from_config(LlamaConfig(
+            **{**SIZE, "vocab_size": len(tokens), "num_labels": 2})).save_pretrained(folder)
+    tokens.save_pretrained(folder)
+    found, scorer = ranked(scorer=str(folder), step_separator="c"), load_step_scorer(
+        str(folder), {**OF_PUBLISHED, "step_separator": "c"})
+    assert found["of_steps"] and len({each["score"] for each in found["answers"]}) > 1
+    for each in found["answers"]:
+        texts = [text for text, _, _ in each["steps"]]
+        assert "".join(texts) == each["text"] and all("c" not in text[:-1] for text in texts)
+        scores = scorer.scores([Problem(PROMPT["prompt"], "")], [texts], "fp32")[0]
+        assert each["score"] == pytest.approx(scores.min().item(), abs=1e-4)
+    with pytest.raises(LabError, match="step_separator"):
+        ranked(scorer=str(folder), step_separator="")
 
 
 def test_without_a_right_answer_nobody_judges():
