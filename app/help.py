@@ -187,7 +187,7 @@ def _plain(cell: str) -> str:
 def _metric(key: str) -> tuple[str, ...]:
     metric, ink = METRICS[key], html.escape
     name = f"<b>{ink(metric.label)}</b> {symbol(metric.symbol)}<br><code>{ink(key)}</code>"
-    return name, ink(metric.unit), _asked(ink(metric.help), questions.of_metric(key)), ink(metric.healthy)
+    return name, ink(metric.page_unit), _asked(ink(metric.help), questions.of_metric(key)), ink(metric.healthy)
 
 
 def _knob(knob: Knob) -> tuple[str, ...]:

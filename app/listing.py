@@ -15,16 +15,16 @@ from app.link import written
 from app.runs.state import View
 from app.session import page_of, show_error
 from app.status import STATES, bar, done_share, duration, name_of, of_steps
-from app.theme import number
+from app.theme import metric_text
 from app.tokens import literal
 from app.training import goal_line
 from app.training.status_line import linked
-from labcore.catalog.metrics import METRICS
-from labcore.catalog.panels import PANELS
+from labcore.catalog.right import in_run
 from labcore.errors import LabError
 from labcore.runs import places
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import ACTIVE, RunRow, Step
+from labcore.runs.summary import headline
 from labcore.runs.titles import title
 
 MOST = 2  # queued and live runs that Home shows one by one
@@ -118,16 +118,16 @@ def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[Ru
     `holders` are the runs that have the places for which it waits.
     """
     colour, state = STATES[run.state][0], name_of(run)
-    first = METRICS[PANELS[run.spec.row.charts(run.spec.task_row)[0]].metrics[0]]
+    spec = run.spec
+    first = in_run(headline(spec), spec.row, spec.task_row, spec.knobs)
     value = step.metrics.get(first.key) if step else None
-    shown = f" · {first.inline} <b>{number(value, first.digits)}</b>" if value is not None else ""
+    shown = f" · {first.inline} <b>{metric_text(first, value)}</b>" if value is not None else ""
     since = duration(max(0.0, time.time() - run.created))
     begun = "queued" if run.state == "queued" and run.started is None else "started"
     message = naming.message(run)
     plain = html.escape(places.waiting_sentence(message, holders))
     said = (f' · <span title="{plain}">{places.waiting_sentence(html.escape(message), holders, linked)}</span>'
             if message and run.state != "finished" else "")
-    spec = run.spec
     details = (f"{_who(spec)} · step {of_steps(run.step, spec.steps)}{shown} · {begun} {since} ago{said}")
     return (f'<div class="rl-status"><span class="rl-dot" style="background:{colour}"></span><span>{before}'
             f'<b>{html.escape(title(run))}</b> {state.lower()} <span class="rl-muted">{details}</span></span></div>'

@@ -12,7 +12,9 @@ from typing import Any
 
 import streamlit as st
 
+from labcore.catalog.amounts import percent, significant
 from labcore.catalog.knob import LETTERS
+from labcore.catalog.metric import Metric
 
 # Okabe–Ito order; the dark row is the same hues, lightened to 4.5:1 on the dark ground.
 LIGHT = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -227,6 +229,10 @@ def layout(kind: str, height: int = 300) -> dict[str, Any]:
             "legend": {"orientation": "h", "y": -0.22, "x": 0, "font": {"size": 13}}}
 
 
+# A vertical axis of shares in percent.
+RATES = {"range": [-0.03, 1.03], "tickvals": [0, 0.25, 0.5, 0.75, 1], "ticktext": ["0", "25", "50", "75", "100"]}
+
+
 def symbol(latex: str) -> str:
     r"""A catalog symbol as HTML, for places where LaTeX is not drawn.
 
@@ -260,3 +266,18 @@ def number(value: float, digits: int = 3) -> str:
     digits = min(digits, 0 if abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else digits)
     text = f"{value:.0e}".replace("e-0", "e-") if abs(value) < 10 ** -digits / 2 else f"{value:,.{digits}f}"
     return text.replace("-", "−")
+
+
+def metric_text(metric: Metric, value: float, exact: bool = False) -> str:
+    """A metric's value as all pages write it: shares in percent, which have three digits if they are compared
+    (`exact`).
+
+    >>> match = Metric("exact_match", "Exact match", "share of completions", "", scale="rate")
+    >>> metric_text(match, 0.9048), metric_text(match, 0.9048, exact=True)
+    ('90 %', '90.5 %')
+    >>> metric_text(Metric("kl", "KL to the reference", "nats/token", ""), 0.9048)
+    '0.905'
+    """
+    if not metric.share:
+        return number(value, metric.digits)
+    return f"{significant(100 * value)} %" if exact else percent(value)

@@ -121,7 +121,7 @@ def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
             lines |= sent().lines((number, apart, "gap"), (now, base and version(base)),
                                   partial(gap_of, of, number, base, apart, above))
     marks = [mark for number, group in enumerate(chosen.groups) for mark in marks_of(group, number, chosen.axis)]
-    return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.unit,
+    return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.page_unit,
             "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"),
             "scale": "small rate" if metric.key in panels.SMALL else metric.scale,
             "digits": max(metric.digits, 3), "axis": AXES[chosen.axis], "height": 480 if big else 150, "names": big,
@@ -131,14 +131,14 @@ def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
 
 def strip_words(chosen: Chosen, key: str) -> str:
     """The title of the difference strip."""
-    unit = METRICS[key].unit
+    unit = "percentage points" if METRICS[key].share else METRICS[key].unit
     against = f"minus {chosen.baseline.label}" if chosen.baseline else "fork minus its parent"
     return f"Difference: {against}{f', {unit}' if unit else ''}"
 
 
 def alt(chosen: Chosen, key: str, lines: Lines) -> str:
     """The chart in a sentence."""
-    ends = [f"{group.label} {theme.number(lines[f'{place}:line']['y'][-1], 3)}"
+    ends = [f"{group.label} {theme.metric_text(METRICS[key], lines[f'{place}:line']['y'][-1], exact=True)}"
             for place, group in enumerate(chosen.groups) if f"{place}:line" in lines]
     return f"{METRICS[key].label} over {AXES[chosen.axis]}: {', '.join(ends) or 'no values yet'}"
 

@@ -32,7 +32,7 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
         return
     looks = by_label(chosen, table)
     metric = METRICS[table.metric]
-    unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
+    unit = ", ".join(part for part in (metric.page_unit, f"{table.better} is better" if table.better else "") if part)
     st.html(wording.CSS + f'<div class="rl-status"><b>{html.escape(metric.label)}</b> '
             f'<span class="rl-muted">{html.escape(unit)} · mean over seeds [its 95 % interval]</span></div>'
             + wording.results(table, looks, stand.criterion if stand else "", going))

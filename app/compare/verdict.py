@@ -15,7 +15,7 @@ from app.compare import wording
 from app.compare.data import Chosen, basis, judged, look_of
 from app.compare.place import change
 from app.lab import lab
-from app.theme import number
+from app.theme import metric_text
 from app.widget_state import widget_state
 from labcore.analysis.compare import budget, statistics
 from labcore.analysis.compare.best import BEST, Standing, criteria, spent, standing
@@ -114,7 +114,7 @@ def how(found: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
         chosen.place.sweep and found.shares and metric.better and not chosen.active) else ""
     shared = budget.shared_time(chosen.stored) if "seconds" in offered(chosen) else ""
     banded = any(each.low is not None for each in found.means.values())
-    what = f"{metric.axis}: mean over seeds{' [95 % interval]' if banded else ''}."
+    what = f"{metric.page_axis}: mean over seeds{' [95 % interval]' if banded else ''}."
     return " ".join(filter(None, (what, sure, why_not_at_the_end(chosen, names), shared)))
 
 
@@ -183,7 +183,7 @@ def headline(found: Sequence[Standing], metric: Metric, names: Mapping[str, str]
 
 def _clause(stand: Standing, metric: Metric, names: Mapping[str, str], going: bool) -> tuple[str, str]:
     """(subject, predicate) of the sentence about one criterion."""
-    shown = {label: number(each.mean, metric.digits) for label, each in stand.means.items()}
+    shown = {label: metric_text(metric, each.mean, exact=True) for label, each in stand.means.items()}
     alike = [label for label, text in shown.items() if text == shown[stand.leader]]
     leader, several = names[stand.leader], _some([names[label] for label in alike])
     if len(alike) > 1 and not (stand.beats and not going):
@@ -245,7 +245,7 @@ def _card(stand: Standing, metric: Metric, looks: Mapping[str, Look], shown: boo
     sign = 1 if metric.better == "lower" else -1
     order = sorted(stand.means, key=lambda label: (label != stand.leader, sign * stand.means[label].mean))
     rows = "".join(f"<div>{wording.dot(looks[label])}<span>{html.escape(looks[label]['short'])}</span>"
-                   f"<b>{wording.mean(stand.means[label], metric.digits)}</b></div>" for label in order[:2])
+                   f"<b>{wording.mean(stand.means[label], metric)}</b></div>" for label in order[:2])
     at = f" at {wording.place(stand.place)} {AXES[stand.criterion]} each" if stand.place is not None else ""
     more = f", {len(order) - 2} more below" if len(order) > 2 else ""
     title = f"<small><b>{wording.capital(PER[stand.criterion])}</b>{at}</small>"

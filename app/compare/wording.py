@@ -13,13 +13,14 @@ from app import naming
 from app.lab import titled
 from app.marked import FAMILIES
 from app.status import duration
-from app.theme import number
+from app.theme import metric_text
 from labcore.analysis.compare import statistics
 from labcore.analysis.compare.best import BEST, Standing
 from labcore.analysis.compare.budget import CLOSE, FINAL
 from labcore.analysis.compare.statistics import LAST, Comparison, Mean
 from labcore.analysis.compare.table import Row, Table
 from labcore.analysis.estimate import FEWEST
+from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.traces import AXES
@@ -110,15 +111,18 @@ def seeds(count: int) -> str:
     return f"{count} seed{'s' if count != 1 else ''}"
 
 
-def mean(value: Mean | None, digits: int, sign: bool = False) -> str:
-    """A mean with its 95 % interval.
+def mean(value: Mean | None, metric: Metric, sign: bool = False) -> str:
+    """A mean of a metric with its 95 % interval.
 
-    >>> mean(Mean(0.5, 0.25, 0.75, 3), 2), mean(Mean(0.5, None, None, 1), 2, sign=True)
+    >>> share, kl = Metric("p", "P", "share", "", scale="rate"), Metric("kl", "KL", "nats", "", digits=2)
+    >>> mean(Mean(0.5, 0.25, 0.75, 3), kl), mean(Mean(0.5, None, None, 1), kl, sign=True)
     ('0.50 [0.25, 0.75]', '+0.50')
+    >>> mean(Mean(0.5, 0.25, 0.75, 3), share)
+    '50.0 % [25.0 %, 75.0 %]'
     """
     if value is None:
         return NONE
-    shown = [number(each, digits) if not sign or each <= 0 else f"+{number(each, digits)}"
+    shown = ["+" * (sign and each > 0) + metric_text(metric, each, exact=True)
              for each in (value.mean, value.low, value.high) if each is not None]
     return shown[0] if len(shown) == 1 else f"{shown[0]} [{shown[1]}, {shown[2]}]"
 
@@ -176,11 +180,11 @@ def results(table: Table, looks: Mapping[str, Look], measure: str = "", going: b
 
 
 def _row(table: Table, row: Row, look: Look, measures: Sequence[str], costs: Sequence[str], going: bool) -> str:
-    digits = METRICS[table.metric].digits
-    cells = {measure: _cell(table, row, measure, digits, going) for measure in measures}
+    metric = METRICS[table.metric]
+    cells = {measure: _cell(table, row, measure, metric, going) for measure in measures}
     if table.better:
-        best = "" if "best" not in row.deltas else f"<small>Δ {mean(row.deltas['best'], digits, sign=True)}</small>"
-        cells["best"] = f"{mean(row.best, digits)}{best}"
+        best = "" if "best" not in row.deltas else f"<small>Δ {mean(row.deltas['best'], metric, sign=True)}</small>"
+        cells["best"] = f"{mean(row.best, metric)}{best}"
     ordered = [*(cells[axis] for axis in table.equal), cells[FINAL], *([cells["best"]] if table.better else [])]
     short = sum(state not in ("finished", "imported") for state in row.states)
     said = "not evidence" if row.seeds == 1 else f"{short} not finished" if short else ""
@@ -201,21 +205,21 @@ def _time(row: Row) -> str:
     return duration(row.seconds.mean) + (f"<small>{low} to {high}</small>" if low != high else "")
 
 
-def _cell(table: Table, row: Row, measure: str, digits: int, going: bool) -> str:
+def _cell(table: Table, row: Row, measure: str, metric: Metric, going: bool) -> str:
     """A mean, and below it the comparison with the baseline, or with the leader; alone if there is no verdict."""
     value = row.final if measure == FINAL else row.equal[measure]
     leader, beaten = table.leaders[measure]
     if len(table.rows) < 2 or measure not in table.verdicts or (measure == FINAL and going):
-        return mean(value, digits)
+        return mean(value, metric)
     # Bold marks a winner, which takes enough seeds on both sides.
     won = row.label == leader and any(each.verdict != "none" for each in table.comparisons[measure][leader].values())
-    shown = f"<b>{mean(value, digits)}</b>" if won else mean(value, digits)
+    shown = f"<b>{mean(value, metric)}</b>" if won else mean(value, metric)
     if row.label == table.baseline:
         return shown
     if table.baseline:
         other = next(each for each in table.rows if each.label == table.baseline)
         said, why = verdict(row.comparisons[measure], row.label, table.baseline, min(row.seeds, other.seeds), True)
-        said = f"Δ {mean(row.deltas[measure], digits, sign=True)}<br>{html.escape(said)}"
+        said = f"Δ {mean(row.deltas[measure], metric, sign=True)}<br>{html.escape(said)}"
     elif row.label == leader:
         verdicts = {comparison.verdict for comparison in table.comparisons[measure][leader].values()}
         said = ("beats all others" if len(beaten) == len(table.rows) - 1 else

@@ -18,6 +18,9 @@ export function asPercent(share) {
   return `${format(100 * share, (share > 0 && share < 0.0995) || (share > 0.9949 && share < 1) ? 1 : 0)} %`;
 }
 
+// A metric's value, as `app.theme.metric_text` writes it.
+export const metricText = ({ share, digits }, value) => (share ? asPercent(value) : format(value, digits));
+
 export function theme(element) {
   const style = getComputedStyle(element);
   const read = (name, other) => style.getPropertyValue(name).trim() || other;

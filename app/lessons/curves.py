@@ -64,10 +64,10 @@ def _panel(lesson: Lesson, key: str, groups: Sequence[Group], curve: Curve) -> d
         lines |= lines_of(group, place, Look(key, "step", traces=False, most=POINTS), {})
     if curve and lesson.drawn is not None and lesson.drawn.metric == key:
         lines["drawn"] = {"kind": "line", "group": len(groups), **_curve(lesson, curve)}
-    ends = [f"{group.label} {theme.number(lines[f'{place}:line']['y'][-1], 3)}" for place, group in enumerate(groups)
-            if f"{place}:line" in lines]
+    ends = [f"{group.label} {theme.metric_text(metric, lines[f'{place}:line']['y'][-1], exact=True)}"
+            for place, group in enumerate(groups) if f"{place}:line" in lines]
     alt = f"{metric.label} over {AXES['step']}: {', '.join(ends) or 'no values yet'}"
-    return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.unit,
+    return {"key": key, "title": metric.label, "symbol": theme.symbol(metric.symbol), "unit": metric.page_unit,
             "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"),
             "scale": "small rate" if key in SMALL else metric.scale,
             "digits": max(metric.digits, 3), "axis": AXES["step"], "names": True, "strip": "",
@@ -89,9 +89,11 @@ def sheet(lesson: Lesson, curve: Curve, fixed: bool = False) -> Curve:
     assert lesson.drawn is not None
     metric = METRICS[lesson.drawn.metric]
     setup = next(setup for setup in lesson.setups if setup.name == lesson.drawn.run)
-    return draw_curve(key=f"draw:{lesson.name}{':fixed' if fixed else ''}", low=lesson.drawn.low,
-                      high=lesson.drawn.high, steps=setup.spec.steps, title=f"{metric.label} of {setup.label}",
-                      unit=metric.unit, curve=curve, fixed=fixed)
+    low, high = map(metric.on_page, (lesson.drawn.low, lesson.drawn.high))
+    found = draw_curve(key=f"draw:{lesson.name}{':fixed' if fixed else ''}", low=low, high=high,
+                       steps=setup.spec.steps, title=f"{metric.label} of {setup.label}", unit=metric.page_unit,
+                       curve=[(at, metric.on_page(value)) for at, value in curve], fixed=fixed)
+    return tuple((at, value / metric.on_page(1)) for at, value in found)
 
 
 def beside(lesson: Lesson, found: Course, attempt: Attempt) -> str:
@@ -99,10 +101,12 @@ def beside(lesson: Lesson, found: Course, attempt: Attempt) -> str:
     if lesson.drawn is None or not attempt.curve:
         return ""
     apart, scale = distance(lesson, found, attempt), lesson.drawn.high - lesson.drawn.low
-    unit = METRICS[lesson.drawn.metric].unit
+    metric, ends = METRICS[lesson.drawn.metric], (lesson.drawn.low, lesson.drawn.high)
+    low, high = (f"{metric.on_page(end):g}{' %' * metric.share}" for end in ends)
+    unit = "percentage points" if metric.share else metric.unit
     near = "close to" if apart < 0.1 * scale else "some way from" if apart < 0.25 * scale else "far from"
-    return (f"Your curve is {near} the result: **{theme.number(apart, 2)}** {unit} apart on average, on an axis from "
-            f"{lesson.drawn.low:g} to {lesson.drawn.high:g}.")
+    far = theme.number(metric.on_page(apart), 2)
+    return (f"Your curve is {near} the result: **{far}** {unit} apart on average, on an axis from {low} to {high}.")
 
 
 def distance(lesson: Lesson, found: Course, attempt: Attempt) -> float:

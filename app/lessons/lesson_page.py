@@ -60,8 +60,10 @@ def show(lesson: Lesson, following: Lesson | None) -> None:
         else:
             st.fragment(_runs, run_every=EVERY if found.active else None, key="lesson_runs")(lesson, found.active)
     if following is not None:
-        st.button(f"Next: {literal(following.title)}", icon=":material/arrow_forward:", key="lesson:next",
-                  type="tertiary", on_click=go, args=(following.name,))
+        ended = attempt is not None and words.done([attempt])
+        (right if ended else left).button(
+            f"Next: {literal(following.title)}", icon=":material/arrow_forward:", key="lesson:next",
+            type="primary" if ended else "tertiary", on_click=go, args=(following.name,))
 
 
 def _own(lesson: Lesson) -> None:
@@ -92,7 +94,9 @@ def preview(lesson: Lesson) -> None:
 def _head(lesson: Lesson) -> None:
     """The title, and the situation before the question."""
     with st.container(key="lesson_head", gap="xsmall"):
-        st.caption(f"{literal(lesson.topic)} · {lesson.minutes} minutes")
+        hour = folders.FIRST_HOUR
+        path = f"First hour, lesson {hour.index(lesson.name) + 1} of {len(hour)} · " if lesson.name in hour else ""
+        st.caption(f"{path}{literal(lesson.topic)} · {lesson.minutes} minutes")
         st.header(literal(lesson.title), anchor=False)
     if lesson.introduction:
         with st.container(key="lesson_introduction"):

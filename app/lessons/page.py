@@ -17,11 +17,12 @@ from app.tokens import literal
 from labcore.analysis.lessons import folders, progress
 from labcore.analysis.lessons.lesson import Lesson
 from labcore.analysis.lessons.progress import Attempt
+from labcore.catalog.kinds import KINDS
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 
 INTRO = "Each lesson tests a claim: predict the result, run it, and get a verdict computed from your own runs."
-COLUMNS = 3
+COLUMNS = 2
 
 Attempts = Mapping[str, Sequence[Attempt]]
 
@@ -82,7 +83,7 @@ def _first_hour(lessons: Sequence[Lesson], attempts: Attempts) -> None:
     undone = [lesson for lesson in lessons if not words.done(attempts.get(lesson.name, ()))]
     with st.container(border=True, key="first_hour"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.markdown("**First hour**: six lessons in this order. The first and the last take place in a small maze; "
+            st.markdown("**First hour.** Six lessons in this order. The first and the last take place in a small maze; "
                         "the four between show how a language model learns from rewards.", width="content")
             if undone:
                 verb = "Begin" if len(undone) == len(lessons) else "Continue"
@@ -90,8 +91,9 @@ def _first_hour(lessons: Sequence[Lesson], attempts: Attempts) -> None:
                           icon=":material/play_arrow:", on_click=go, args=(undone[0].name,))
         for number, (column, lesson) in enumerate(zip(st.columns(len(lessons)), lessons, strict=True), 1):
             mark = str(number) if lesson in undone else "✓"
-            column.button(f"**{mark}** {literal(lesson.title)}", key=f"hour:{lesson.name}", type="tertiary",
-                          on_click=go, args=(lesson.name,))
+            column.button(f"**{mark}** {literal(lesson.title)}", key=f"hour:{lesson.name}", on_click=go,
+                          args=(lesson.name,), type="tertiary" if lesson not in undone else
+                          "primary" if lesson == undone[0] else "secondary")
 
 
 def _cards(lessons: Sequence[Lesson], attempts: Attempts) -> None:
@@ -102,13 +104,25 @@ def _cards(lessons: Sequence[Lesson], attempts: Attempts) -> None:
 
 
 def _card(lesson: Lesson, attempts: Sequence[Attempt]) -> None:
-    colour, said = words.state(attempts)
+    """The picture on the left; the title, the question and how far the reader is on the right."""
+    place = st.container()
     if not lesson.own:
-        st.html(picture(lesson, words.done(attempts), theme.ground()))
-    st.button(f"**{literal(lesson.title)}**", key=f"lesson:{lesson.name}", type="tertiary", on_click=go,
-              args=(lesson.name,))
-    st.html(f'<div style="font-size:14px" class="rl-status"><span class="rl-dot" style="background:{colour}"></span>'
-            f'{html.escape(said)} <span class="rl-muted">{lesson.minutes} min</span></div>')
-    if lesson.own:
-        st.button("Edit", key=f"edit:{lesson.name}", type="tertiary", icon=":material/edit:", on_click=write,
-                  args=(lesson.name,), disabled=read_only())
+        left, place = st.columns([1, 1.7], gap="small")
+        left.html(picture(lesson, words.done(attempts), theme.ground()))
+    with place.container(gap="xsmall"):
+        st.button(f"**{literal(lesson.title)}**", key=f"lesson:{lesson.name}", type="tertiary", on_click=go,
+                  args=(lesson.name,))
+        st.caption(lesson.question)
+        st.html(_state(lesson, attempts))
+        if lesson.own:
+            st.button("Edit", key=f"edit:{lesson.name}", type="tertiary", icon=":material/edit:", on_click=write,
+                      args=(lesson.name,), disabled=read_only())
+
+
+def _state(lesson: Lesson, attempts: Sequence[Attempt]) -> str:
+    """Where the lesson takes place, for how long, and how far the reader is, as HTML."""
+    kind = KINDS[lesson.setups[0].spec.kind].label
+    colour, said = words.state(attempts)
+    begun = f'<span class="rl-dot" style="background:{colour}"></span>{html.escape(said)} ' if attempts else ""
+    return (f'<div class="rl-status rl-of-lesson">{begun}<span class="rl-muted">{html.escape(kind)} · '
+            f"{lesson.minutes} min</span></div>")

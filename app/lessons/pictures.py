@@ -1,4 +1,5 @@
-"""The small picture of a lesson: its recorded curves, of which only the beginning is drawn before the reader's verdict.
+"""The small picture of a lesson: its recorded curves. Before the reader's verdict it has only their beginning, and the
+directions in which they may go on.
 
 Pure: HTML with SVG in it.
 """
@@ -15,9 +16,11 @@ from labcore.analysis.lessons import recorded
 from labcore.analysis.lessons.lesson import Lesson
 from labcore.catalog.metrics import METRICS
 
-WIDE, HIGH = 320, 90  # of the view box; the picture is as wide as there is room
-LEFT, RIGHT, TOP, FLOOR = 6, 314, 6, 84
+WIDE, HIGH = 240, 116  # of the view box; the picture is as wide as there is room
+LEFT, RIGHT, TOP, FLOOR = 5, 235, 6, 110
 BEGINNING = 0.3  # of the curves, drawn at most before the verdict: more would tell the answer
+OPENING = 0.36  # of the picture's width, which the beginning takes
+WAYS = (0.94, 0.5, 0.06)  # heights to which a curve may go
 PARTED = 0.1  # of the range of the last values: lines further apart would tell it too
 SPREAD = 30  # a largest value of more than so many times the least is drawn by factors
 
@@ -38,9 +41,9 @@ def picture(lesson: Lesson, whole: bool, ground: str) -> str:
     said = f"{title} over the steps of the runs" + ("" if whole else ": the beginning")
     share = 1.0 if whole else _beginning(lines)
     curves = "".join(_path(values, colours[place % 6], share, _bounds(lines)) for _, place, values in lines)
-    shown = [_count(values, share) / len(values) for _, _, values in lines]
+    ends = [_height(values[_count(values, share) - 1], _bounds(lines)) for _, _, values in lines]
     svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}">'
-           f'{_ground(max(shown, default=share), INK[ground])}{curves}</svg>')
+           f'{_ground(INK[ground], [] if whole else ends)}{curves}</svg>')
     names = "".join(f'<span><i style="background:{colours[place % 6]}"></i>'
                     f'{html.escape(name.removeprefix(f"{title}, "))}</span>'
                     for name, place, _ in lines)
@@ -95,23 +98,28 @@ def _count(values: Sequence[float], share: float) -> int:
 
 
 def _path(values: Sequence[float], colour: str, share: float, bounds: tuple[float, float, bool]) -> str:
-    step = (RIGHT - LEFT) / max(1, len(values) - 1)
-    points = [(LEFT + i * step, FLOOR - _height(value, bounds) * (FLOOR - TOP - 6))
-              for i, value in enumerate(values[:_count(values, share)])]
+    drawn = values[:_count(values, share)]
+    step = (RIGHT - LEFT) * (OPENING if share < 1 else 1) / max(1, len(drawn) - 1)
+    points = [(LEFT + i * step, _at(_height(value, bounds))) for i, value in enumerate(drawn)]
     path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     x, y = points[-1]
     return (f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2.2" stroke-linejoin="round"/>'
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.4" fill="{colour}"/>')
 
 
-def _ground(share: float, ink: str) -> str:
-    """The floor, and over the part that is still hidden a sheet with a question mark."""
+def _at(height: float) -> float:
+    """The vertical place of a height from 0 to 1."""
+    return FLOOR - height * (FLOOR - TOP - 6)
+
+
+def _ground(ink: str, ends: Sequence[float]) -> str:
+    """The floor, and from the middle of the `ends` of a beginning the ways on, with a question mark."""
     floor = f'<path d="M{LEFT} {FLOOR}H{RIGHT}" stroke="{ink}" stroke-opacity=".35"/>'
-    if share == 1:
+    if not ends:
         return floor
-    left = LEFT + (RIGHT - LEFT) * (share + 0.05)
-    middle, height = (left + RIGHT) / 2, FLOOR - TOP
-    return (f'{floor}<rect x="{left:.1f}" y="{TOP}" width="{RIGHT - left:.1f}" height="{height}" rx="6" '
-            f'fill="{ink}" fill-opacity=".055"/><text x="{middle:.1f}" y="{TOP + height / 2 + 10:.1f}" '
-            f'font-family="sans-serif" font-size="28" font-weight="600" text-anchor="middle" fill="{ink}" '
-            f'fill-opacity=".4">?</text>')
+    x, y, far = LEFT + (RIGHT - LEFT) * OPENING, _at((min(ends) + max(ends)) / 2), RIGHT - 34
+    ways = "".join(f'<path d="M{x + 8:.1f} {y:.1f}C{x + 50:.1f} {y:.1f} {x + 60:.1f} {to:.1f} {far} {to:.1f}"/>'
+                   for to in map(_at, WAYS))
+    return (f'{floor}<g fill="none" stroke="{ink}" stroke-opacity=".38" stroke-width="1.6" stroke-linecap="round" '
+            f'stroke-dasharray="1 5">{ways}</g><text x="{RIGHT - 14}" y="{_at(0.5) + 8:.1f}" font-family="sans-serif" '
+            f'font-size="24" font-weight="600" text-anchor="middle" fill="{ink}" fill-opacity=".5">?</text>')

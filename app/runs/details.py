@@ -13,7 +13,7 @@ from app.runs import findings
 from app.runs.table import NAMES
 from app.session import page_of
 from app.status import STATES, duration, name_of, of_steps, volume
-from app.theme import number
+from app.theme import metric_text
 from app.tokens import literal
 from labcore.catalog.knob import shown
 from labcore.catalog.metrics import METRICS, OWN
@@ -61,10 +61,9 @@ def _message(run: RunRow) -> str:
 def _outcome(entry: Entry) -> None:
     """Show its results so far, their cost, and the knobs that were turned by hand."""
     summary, rows = entry.summary, []
-    if summary.last is not None:
-        metric = METRICS[summary.metric]
-        best = "" if summary.best is None else f", best {number(summary.best, metric.digits)}"
-        rows.append((metric.label, f"{number(summary.last, metric.digits)} at step {summary.step:,}{best}"))
+    if summary.last is not None and (metric := entry.metric):
+        best = "" if summary.best is None else f", best {metric_text(metric, summary.best)}"
+        rows.append((metric.label, f"{metric_text(metric, summary.last)} at step {summary.step:,}{best}"))
     if entry.seconds:
         rows.append(("took", duration(entry.seconds)))
     if summary.size is not None:
@@ -171,9 +170,8 @@ def _imported(entry: Entry) -> None:
     run = entry.imported
     assert run is not None, "an entry of this kind has it"
     st.caption(f"Imported from {literal(run.file)}. You can compare it with other runs on the page Compare.")
-    if entry.summary.last is not None:
-        metric = METRICS[entry.summary.metric]
-        st.markdown(f"{metric.label} **{number(entry.summary.last, metric.digits)}** at step {entry.step:,}.")
+    if entry.summary.last is not None and (metric := entry.metric):
+        st.markdown(f"{metric.label} **{metric_text(metric, entry.summary.last)}** at step {entry.step:,}.")
     st.markdown("**Imported columns**")
     st.html(_table([(METRICS[key].label if key in METRICS else key, column) for key, column in run.mapped.items()]))
     if run.left:

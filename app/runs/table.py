@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -11,8 +12,10 @@ import streamlit as st
 from app import naming
 from app.lab import titled
 from app.runs import state
-from app.status import PENDING, STATES
-from app.theme import number
+from app.status import PENDING, STATES, duration, volume
+from app.theme import metric_text
+from labcore.catalog.amounts import significant
+from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.runs.lists.entries import IMPORTED, Entry, Group
 
@@ -30,8 +33,8 @@ MB = 1e6
 FRAME = 32  # pixels less within the frame of a group
 # The least and the most pixels of a column that is as wide as its texts; of the others all there is.
 TEXTS = {"state": (84, 98), "run": (110, 184), "algorithm": (84, 170), "task": (70, 124), "seed": (46, 76),
-         "metric": (66, 142), "last": (52, 84), "best": (52, 84), "step": (50, 72), "steps": (40, 72),
-         "duration": (52, 80), "tags": (64, 150), "model": (64, 120)}
+         "metric": (66, 142), "last": (58, 84), "best": (58, 84), "step": (50, 72), "steps": (40, 72),
+         "duration": (52, 92), "tags": (64, 150), "model": (64, 120)}
 FIXED = {"star": 30, "open": 36, "curve": 80, "when": 108, "size": 68, "note": 240}
 KEPT = {"algorithm": 136, "task": 74, "metric": 66, "run": 110}  # what is left of those that give room if need be
 
@@ -51,7 +54,7 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
         "task": [entry.task for entry in entries],
         "seed": pd.array([entry.seed for entry in entries], "Int64"),
         "curve": [summary.curve for summary in summaries],
-        "metric": [METRICS[summary.metric].label if summary.metric else "" for summary in summaries],
+        "metric": [entry.metric.label if entry.metric else "" for entry in entries],
         "last": pd.array([_rounded(summary.last) for summary in summaries], "Float64"),
         "best": pd.array([_rounded(summary.best) for summary in summaries], "Float64"),
         "step": [entry.step for entry in entries],
@@ -68,6 +71,25 @@ def frame(entries: Sequence[Entry], deleted: bool = False) -> pd.DataFrame:
     return pd.DataFrame({key: values for key, values in columns.items() if key not in empty})
 
 
+def _value(metric: Metric | None, value: float) -> str:
+    return metric_text(metric, value, exact=True) if metric and metric.share else significant(value)
+
+
+# How a table writes numbers, by column. The data frame keeps the numbers, by which a click on a header sorts.
+WRITTEN: Mapping[str, Callable[[Metric | None, float], str]] = {
+    "last": _value, "best": _value, "duration": lambda _, seconds: duration(seconds),
+    "size": lambda _, megabytes: volume(MB * megabytes)}
+
+
+def written(found: pd.DataFrame, entries: Sequence[Entry]) -> Any:
+    """The data frame as a pandas Styler that writes each number in the format of all pages."""
+    styler, there = found.style, [key for key in WRITTEN if key in found]
+    for metric in dict.fromkeys(entry.metric for entry in entries):
+        rows = [place for place, entry in enumerate(entries) if entry.metric == metric]
+        styler = styler.format({key: partial(WRITTEN[key], metric) for key in there}, subset=(rows, there), na_rep="–")
+    return styler
+
+
 def _rounded(value: float | None) -> float | None:
     """Three significant digits.
 
@@ -79,13 +101,18 @@ def _rounded(value: float | None) -> float | None:
 
 def widths(found: pd.DataFrame, framed: bool = False) -> dict[str, int]:
     """Pixels of each column: as wide as its texts, but so that those up to LAST are seen without scrolling."""
-    wide = {key: min(TEXTS[key][1], max(TEXTS[key][0], *map(_pixels, found[key]))) if key in TEXTS else FIXED[key]
-            for key in found}
+    wide = {key: min(TEXTS[key][1], max(TEXTS[key][0], *map(_pixels, _cells(found, key)))) if key in TEXTS else
+            FIXED[key] for key in found}
     first = list(found)[:list(found).index(LAST) + 1]
     for key in [key for key in KEPT if key in wide]:
         beyond = sum(wide[each] for each in first) - ROOM + FRAME * framed
         wide[key] -= max(0, min(beyond, wide[key] - KEPT[key]))
     return wide
+
+
+def _cells(found: pd.DataFrame, key: str) -> Sequence[object]:
+    """The contents of a column as they are written; of a metric's values, whose texts are short, as they are."""
+    return [duration(value) for value in found[key].dropna()] if key == LAST else [*found[key]]
 
 
 def _pixels(value: object) -> int:
@@ -114,16 +141,15 @@ def config(entries: Sequence[Entry], pixels: Mapping[str, int], key: str, delete
         "curve": column.LineChartColumn("Curve", width=wide("curve"), help="The metric over the steps; each curve has "
                                         "its own scale"),
         "metric": column.TextColumn("Metric", width=wide("metric"), help="The metric of the run's first chart"),
-        "last": column.NumberColumn("Last", width=wide("last"), format="%g", help="The metric's newest value"),
-        "best": column.NumberColumn("Best", width=wide("best"), format="%g", help="The metric's best value in one "
-                                    "step: the lowest where lower is better"),
+        "last": column.NumberColumn("Last", width=wide("last"), help="The metric's newest value"),
+        "best": column.NumberColumn("Best", width=wide("best"), help="The metric's best value in one step: the "
+                                    "lowest where lower is better"),
         "step": column.NumberColumn("Steps", width=wide("step"), format="%d", help="Steps done"),
         "steps": column.NumberColumn("of", width=wide("steps"), format="%d", help="Total steps"),
         "when": column.DatetimeColumn("Deleted" if deleted else "Started", width=wide("when"), format="distance"),
-        "duration": column.NumberColumn("Time", width=wide("duration"), format="%g s", help="Active time, pauses left "
-                                        "out"),
+        "duration": column.NumberColumn("Time", width=wide("duration"), help="Active time, pauses left out"),
         "tags": column.MultiselectColumn("Tags", width=wide("tags"), options=tags, color="auto"),
-        "size": column.NumberColumn("Size", width=wide("size"), format="%.1f MB", help="Size of its files on the disk"),
+        "size": column.NumberColumn("Size", width=wide("size"), help="Size of its files on the disk"),
         "note": column.TextColumn("Note", width=wide("note")),
         "model": column.TextColumn("Model", width=wide("model")),
     }
@@ -167,7 +193,7 @@ def _rows(entries: Sequence[Entry], deleted: bool, pixels: Mapping[str, int] | N
         st.session_state["runs:open"] = ids[st.session_state[f"{key}:open"].row]
 
     found = frame(entries, deleted)
-    st.dataframe(found, key=key, hide_index=True, on_select=selected, selection_mode="multi-row",
+    st.dataframe(written(found, entries), key=key, hide_index=True, on_select=selected, selection_mode="multi-row",
                  selection_default={"selection": {"rows": [row for row, run_id in enumerate(ids) if run_id in chosen]}},
                  row_height=ROW, height=tall(len(entries)), placeholder="–",
                  column_config=config(entries, pixels or widths(found), key, deleted, opened),
@@ -194,9 +220,10 @@ def group_title(name: str, group: Group) -> str:
         condition = f"{name} = {', '.join(of) if isinstance(of, tuple) else titled(naming.written(name, of))}"
     parts = [condition, f"{len(group.entries)} run{'s' if len(group.entries) > 1 else ''}"]
     for key, (count, last, best) in group.means.items():
-        metric = METRICS[key]
-        mean = f"{metric.inline}: mean of last {number(last, metric.digits)}"
+        called = {entry.metric for entry in group.entries if entry.metric and entry.summary.metric == key}
+        metric = called.pop() if len(called) == 1 else METRICS[key]
+        mean = f"{metric.inline}: mean of last {metric_text(metric, last)}"
         if best is not None:
-            mean += f", of best {number(best, metric.digits)}"
+            mean += f", of best {metric_text(metric, best)}"
         parts.append(mean + (f" ({count} run{'s' if count > 1 else ''})" if len(group.means) > 1 else ""))
     return " · ".join(parts)

@@ -82,7 +82,7 @@ def frames(row: Algorithm, task: Task, values: Mapping[str, Value]) -> str:
     panels = [PANELS[key] for key in row.charts(task)[:LARGE]]
     named = {"exact_match": right(task, values)}
     tiles = "".join(f"<div><b>{named.get(panel.key, panel.title)}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}"
-                    f'</i> <small>{METRICS[panel.metrics[0]].unit}</small><div class="rl-frame"></div></div>'
+                    f'</i> <small>{METRICS[panel.metrics[0]].page_unit}</small><div class="rl-frame"></div></div>'
                     for panel in panels)
     return f'{TILES}<div class="rl-tiles">{tiles}</div>'
 

@@ -16,7 +16,7 @@ from labcore.catalog.llm.difficulty import by_difficulty
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS, NOW, OWN, ordered
 from labcore.catalog.panels import PANELS, Panel, with_switched
-from labcore.catalog.right import named, right
+from labcore.catalog.right import named, right, share_of
 from labcore.runs.fork import movable
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import RunSpec
@@ -239,9 +239,8 @@ def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
         return replace(metric, label="Proxy reward", short="proxy")
     if metric.key not in ("reward", "reward_std") or any("exact_match" not in feed.logged - feed.own for feed in feeds):
         return metric
-    label = f"{metric.label} ({exact.inline})" if metric.key == "reward" else metric.label
     beside = metric.key == "reward" and any("held_out/accuracy" in feed.logged for feed in feeds)
-    return replace(metric, label=label, unit=exact.unit, scale="rate", short="training" if beside else metric.short)
+    return replace(share_of(exact, metric), short="training" if beside else metric.short)
 
 
 def _check(feeds: Iterable[Feed]) -> str:
@@ -293,12 +292,12 @@ def _panel(panel: Panel, metrics: list[Metric], large: bool) -> dict[str, Any]:
     first, peers = metrics[0], panel.peers and len(metrics) > 1
     about = f"{first.help} {first.healthy}".strip().replace('"', "'")
     return {"key": panel.key, "title": first.label if panel.key in ("reward", "exact_match") else panel.title,
-            "symbol": "" if peers else symbol(first.symbol), "unit": first.unit, "large": large,
+            "symbol": "" if peers else symbol(first.symbol), "unit": first.page_unit, "large": large,
             "height": HEIGHTS[not large], "help": f"{first.label}: {about}" if peers else about, "peers": peers,
             "scale": "small rate" if panel.small else _scale(metrics), "colour": FAMILY[panel.family],
             "dots": first.key == DOTTED,
-            "metrics": [{"key": metric.key, "label": metric.label, "short": metric.line, "unit": metric.unit,
-                         "digits": metric.digits} for metric in metrics]}
+            "metrics": [{"key": metric.key, "label": metric.label, "short": metric.line, "unit": metric.page_unit,
+                         "digits": metric.digits, "share": metric.share} for metric in metrics]}
 
 
 def _scale(metrics: list[Metric]) -> str:

@@ -15,7 +15,7 @@ from app import link
 from app.lab import active, lab
 from app.link import Param
 from app.session import RECENT, show_error
-from app.theme import number
+from app.theme import metric_text
 from app.tokens import literal
 from app.training.feed import Feed, headline
 from labcore.analysis.compare.statistics import LAST
@@ -166,9 +166,9 @@ def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
     for metric in headline(feed, 2):
         with_it, without = (_mean(each, metric.key, first, last) for each in (feed, other))
         if with_it is not None and without is not None:
-            apart = number(with_it - without, metric.digits)
+            apart = metric_text(metric, with_it - without, exact=True)
             said.append(f"{METRICS[metric.key].inline} {apart if with_it < without else f'+{apart}'} "
-                        f"({number(with_it, metric.digits)} vs {number(without, metric.digits)})")
+                        f"({metric_text(metric, with_it)} vs {metric_text(metric, without)})")
     assert change.before is not None, "a change that is known from before"
     over = f"mean of steps {first:,} to {last:,}" if first < last else f"step {last:,}"
     return (f"{change.name} {shown(change.value)} instead of {shown(change.before)}, {over}: "

@@ -13,7 +13,7 @@ import streamlit as st
 
 from app.components.run_head import HEAD
 from app.session import Draft
-from app.theme import number
+from app.theme import metric_text, number
 from app.training.feed import Feed
 from labcore.catalog.amounts import percent
 from labcore.catalog.goal import Quote
@@ -60,7 +60,7 @@ def show(draft: Draft, place: str) -> None:
 
 def now(feed: Feed) -> list[dict[str, Any]]:
     """The state of the run as parts that each need a metric's value at the step shown: the `key` of the metric, the
-    words `before` and `after` its value, and whether it is a `rate`."""
+    words `before` and `after` its value, and whether it is a `share`."""
     shown = measured(feed)
     parts = [_part(metric, feed) for metric in shown]
     for place, part in enumerate(parts):
@@ -85,11 +85,11 @@ def measured(feed: Feed) -> list[Metric]:
 def _part(metric: Metric, feed: Feed) -> dict[str, Any]:
     first = feed.value(metric.key, first=True)
     before, _, after = metric.now.partition("{}")
-    rate = metric.scale == "rate"
     start = ""
     if first is not None and not feed.by_difficulty:
-        start = f" ({percent(first) if rate else number(first, metric.digits)} at the start)"
-    return {"key": metric.key, "before": before, "after": f"{after}{start}", "rate": rate, "digits": metric.digits}
+        start = f" ({metric_text(metric, first)} at the start)"
+    return {"key": metric.key, "before": before, "after": f"{after}{start}", "share": metric.share,
+            "digits": metric.digits}
 
 
 def words(feed: Feed, at: int | None = None) -> str:
@@ -97,6 +97,6 @@ def words(feed: Feed, at: int | None = None) -> str:
     said = ""
     for part in now(feed):
         value = feed.value(part["key"], at=at)
-        shown = "–" if value is None else percent(value) if part["rate"] else number(value, part["digits"])
+        shown = "–" if value is None else percent(value) if part["share"] else number(value, part["digits"])
         said += f"{part['before']}{shown}{part['after']}"
     return said

@@ -7,13 +7,12 @@ from typing import Any
 
 from app import tokens
 from app.chat_text import in_one_line
-from app.theme import number, symbol
+from app.theme import metric_text, number, symbol
 from app.tokens import VIEWS, View
 from app.training import files, terms
 from app.training.feed import Feed
 from app.training.terms import Term
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.amounts import percent
 from labcore.catalog.knob import Knob, Value, shown
 from labcore.catalog.metrics import METRICS
 
@@ -85,9 +84,8 @@ def _metric(key: str, feed: Feed, step: int) -> str:
     metric, value = METRICS[key], feed.value(key, at=step)
     if value is None:
         return ""
-    if metric.unit.startswith("share"):
-        return percent(value)
-    return f"{number(value, metric.digits)} {'' if metric.unit == metric.label.lower() else metric.unit}".strip()
+    unit = "" if metric.share or metric.unit == metric.label.lower() else metric.unit
+    return f"{metric_text(metric, value)} {unit}".strip()
 
 
 def _reach(samples: dict[str, Any], view: View) -> str:

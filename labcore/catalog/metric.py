@@ -47,6 +47,25 @@ class Metric:
         return self.label if self.unit in ("", self.label.lower()) else f"{self.label}, {self.unit}"
 
     @property
+    def share(self) -> bool:
+        """True if its values are shares of 1, which pages write in percent."""
+        return self.scale == "rate"
+
+    @property
+    def page_unit(self) -> str:
+        """The unit as pages write it: "% of completions" for a "share of completions"."""
+        return f"%{self.unit.removeprefix('share').removeprefix('probability')}" if self.share else self.unit
+
+    @property
+    def page_axis(self) -> str:
+        """The title of its axis on a page."""
+        return self.label if self.unit in ("", self.label.lower()) else f"{self.label}, {self.page_unit}"
+
+    def on_page(self, value: float) -> float:
+        """A value on an axis of a page, in the unit of the page."""
+        return 100 * value if self.share else value
+
+    @property
     def inline(self) -> str:
         """The label within a sentence: "exact match", "KL to the reference"."""
         return self.label if self.label[1:2].isupper() else self.label[0].lower() + self.label[1:]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from labcore.catalog.algorithm import Algorithm
+from labcore.catalog.goal import reward_words
 from labcore.catalog.knob import Value
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
@@ -34,3 +36,19 @@ def check(task: Task, knobs: Mapping[str, Value]) -> str:
 def named(key: str, check: str) -> Metric:
     """A metric of right completions under the name of their `check`; any other metric as it is."""
     return replace(METRICS[key], label=check) if key == "exact_match" and check else METRICS[key]
+
+
+def share_of(exact: Metric, metric: Metric) -> Metric:
+    """The reward, or its spread, of a run whose reward is the share of right completions: named after their check."""
+    label = f"{metric.label} ({exact.inline})" if metric.key == "reward" else metric.label
+    return replace(metric, label=label, unit=exact.unit, scale="rate")
+
+
+def in_run(key: str, row: Algorithm, task: Task, knobs: Mapping[str, Value]) -> Metric:
+    """A metric as a run of these settings calls it: the mean reward is the share of right completions if the task's
+    verifier gives all rewards."""
+    exact = named("exact_match", right(task, knobs))
+    verified = "reward_source" in knobs and not reward_words(knobs) and not task.has_turns
+    if key == "reward" and verified and exact.key in row.charts(task):
+        return share_of(exact, METRICS[key])
+    return exact if key == exact.key else METRICS[key]

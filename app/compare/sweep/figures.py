@@ -111,13 +111,13 @@ def _map(grid: Grid, groups: Sequence[Group], looks: Sequence[Look], stand: Stan
         return mean.mean < middle if metric.better == "lower" else mean.mean > middle
 
     figure = go.Figure(go.Heatmap(
-        z=[[mean and mean.mean for mean in line] for line in means],
+        z=[[mean and metric.on_page(mean.mean) for mean in line] for line in means],
         text=[[_coloured(_cell(mean, metric), "#14171B" if mean and bright(mean) else "#FFFFFF") for mean in line]
               for line in means],
         x=[_tick(value) for value in grid.values[0]], y=[_tick(value) for value in grid.values[1]],
         texttemplate="%{text}", textfont={"size": 12}, colorscale="Viridis", xgap=2, ygap=2, hoverongaps=False,
         reversescale=metric.better == "lower", hoverinfo="skip",
-        colorbar={"title": {"text": metric.unit, "side": "right", "font": {"size": 13}}, "thickness": 12,
+        colorbar={"title": {"text": metric.page_unit, "side": "right", "font": {"size": 13}}, "thickness": 12,
                   "outlinewidth": 0}))
     begun = [(cell, label) for cell, label in cells.items() if label in hollow]
     if begun:
@@ -167,8 +167,8 @@ def _value(grid: Grid, groups: Sequence[Group], label: str) -> Value:
 
 
 def _value_axis(figure: go.Figure, metric: Metric, which: str) -> None:
-    ends = {"range": [-0.03, 1.03]} if metric.scale == "rate" else {}
-    (figure.update_xaxes if which == "x" else figure.update_yaxes)(title_text=metric.axis, **ends)
+    ends = theme.RATES if metric.share else {}
+    (figure.update_xaxes if which == "x" else figure.update_yaxes)(title_text=metric.page_axis, **ends)
     figure.update_layout(margin_t=12)
 
 
@@ -180,10 +180,11 @@ def _tick(value: Value) -> str:
 def _cell(mean: Any, metric: Metric) -> str:
     if mean is None:
         return ""
-    said = theme.number(mean.mean, metric.digits)
+    said = theme.metric_text(metric, mean.mean, exact=True)
     if mean.low is None:
         return said
-    return f"{said}<br>[{theme.number(mean.low, metric.digits)}, {theme.number(mean.high, metric.digits)}]"
+    low, high = (theme.metric_text(metric, end, exact=True) for end in (mean.low, mean.high))
+    return f"{said}<br>[{low}, {high}]"
 
 
 def _said(means: Sequence[Any], metric: Metric, short: Sequence[str]) -> list[str]:

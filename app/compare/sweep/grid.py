@@ -109,7 +109,7 @@ def multiples(grid: Grid, looks: Sequence[Look], lines: Mapping[int, Lines], met
         axes = {"xaxis": f"x{place + 1}" if place else "x", "yaxis": f"y{place + 1}" if place else "y"}
         traces.append({"x": [], "y": [], **axes})  # a chart without lines keeps its axes
         for number in numbers:
-            traces += [trace | axes for trace in drawn(looks[number], lines.get(number, {}), kind)]
+            traces += [trace | axes for trace in drawn(looks[number], lines.get(number, {}), metric, kind)]
         notes = dict.fromkeys(looks[number]["note"] for number in numbers if looks[number]["note"] != usual)
         text_lines = [f"<b>{html.escape(above[cell])}</b>" if cell in above else "", html.escape(", ".join(notes))]
         if text := "<br>".join(filter(None, text_lines)):
@@ -132,7 +132,7 @@ def _layout(grid: Grid, metric: Metric, lines: Mapping[int, Lines], axis: str, k
         layout[f"xaxis{number}"] = x | {"domain": across, "anchor": f"y{number}", "showticklabels": below,
                                         "title": {"text": axis * below, "standoff": 4, "font": {"size": 13}}}
         layout[f"yaxis{number}"] = y | {"domain": down, "anchor": f"x{number}", "showticklabels": not column, "title": {
-            "text": (metric.unit or metric.label) * (not column), "standoff": 2, "font": {"size": 13}}}
+            "text": (metric.page_unit or metric.label) * (not column), "standoff": 2, "font": {"size": 13}}}
     for name in ("xaxis", "yaxis"):
         layout[name].pop("matches")  # the others follow the first
     layout |= {"showlegend": False, "hovermode": "closest", "margin": {"l": 56, "b": 44}, "annotations": []}
@@ -161,14 +161,14 @@ def _beside(grid: Grid, row: int) -> dict[str, Any]:
             "yanchor": "middle", "textangle": 90, "showarrow": False, "font": {"size": 13}}
 
 
-def drawn(look: Look, lines: Lines, kind: str) -> list[dict[str, Any]]:
+def drawn(look: Look, lines: Lines, metric: Metric, kind: str) -> list[dict[str, Any]]:
     """Band, seeds, mean: as on the other charts of a comparison."""
     colour = look["colour"][kind == "dark"]
-    return [_trace(line, colour, html.escape(look["short"])) for depth in DEPTH for line in lines.values()
+    return [_trace(line, metric, colour, html.escape(look["short"])) for depth in DEPTH for line in lines.values()
             if line["kind"] == depth]
 
 
-def _trace(line: Line, colour: str, name: str) -> dict[str, Any]:
+def _trace(line: Line, metric: Metric, colour: str, name: str) -> dict[str, Any]:
     x, base = line["x"], {"type": "scatter", "mode": "lines", "name": name, "hoverinfo": "skip", "showlegend": False}
     if line["kind"] == "band":
         return base | {"x": x, "y": line["y"], "fill": "toself", "fillcolor": colour, "opacity": 0.18,
@@ -176,13 +176,15 @@ def _trace(line: Line, colour: str, name: str) -> dict[str, Any]:
     if line["kind"] != "line":
         return base | {"x": x, "y": line["y"], "opacity": 0.3, "line": {"color": colour, "width": 1}}
     return base | {"x": x, "y": line["y"], "mode": "lines+markers" if len(x) == 1 else "lines", "hoverinfo": "all",
-                   "hovertemplate": f"%{{y:.3~f}}<extra>{name}</extra>", "line": {"color": colour, "width": 1.9}}
+                   "customdata": [*map(metric.on_page, line["y"])],
+                   "hovertemplate": f"%{{customdata:.3~{'g} %' if metric.share else 'f}'}<extra>{name}</extra>",
+                   "line": {"color": colour, "width": 1.9}}
 
 
 def _range(metric: Metric, lines: Mapping[int, Lines]) -> dict[str, Any]:
     """The shared vertical axis: a share from 0 to 1; decades where a KL spans them."""
     if metric.scale == "rate":
-        return {"range": [-0.03, 1.03], "tickvals": [0, 0.5, 1]}
+        return {**theme.RATES, "tickvals": [0, 0.5, 1], "ticktext": ["0", "50", "100"]}
     values = [value for found in lines.values() for line in found.values() for value in line.get("y", [])]
     if metric.scale == "symlog" and values and min(values) > 0 and max(values) > 100 * min(values):
         return {"type": "log", "exponentformat": "power"}

@@ -17,6 +17,7 @@ from app.compare.sweep.large.standing import ends, head, name, value_words
 from app.components.parallel_chart import parallel_chart
 from app.scale import around
 from labcore.analysis.compare.ranking import LARGE, Axis, Standing, Values
+from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
@@ -77,7 +78,7 @@ def best_words(now: Standing) -> str:
     best = [setting for setting in now.ranked if setting.whole][:BEST]
     if not now.metric.better or not best:
         return ""
-    parts = [f"{name(now, setting)} ({theme.number(setting.mean.mean, now.metric.digits)})"
+    parts = [f"{name(now, setting)} ({theme.metric_text(now.metric, setting.mean.mean, exact=True)})"
              for setting in best if setting.mean]
     return f"Best: {'; '.join(parts)}."
 
@@ -93,12 +94,12 @@ def drawn(now: Standing, runs: Sequence[RunRow],
           results: Mapping[str, Values]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(axes, lines) for the browser: the knobs, the further results, and the metric, which colours the lines."""
     columns = [*(_knob(axis, runs) for axis in now.axes),
-               *(_result(TIME if key == "seconds" else METRICS[key].axis, column, runs)
+               *(_result(TIME, column, runs) if key == "seconds" else _measured(METRICS[key], column, runs)
                  for key, column in results.items()),
-               _result(now.metric.axis, now.values, runs)]
+               _measured(now.metric, now.values, runs)]
     ranks = columns[-1].places if now.metric.better != "lower" else [1 - place for place in columns[-1].places]
     lines = [{"id": run.id, "at": [round(column.places[row], 4) for column in columns], "rank": round(ranks[row], 3),
-              "text": html.escape(f"{title(run)}: {theme.number(now.values[run.id], now.metric.digits)}")}
+              "text": html.escape(f"{title(run)}: {theme.metric_text(now.metric, now.values[run.id], exact=True)}")}
              for row, run in enumerate(runs)]
     return [{"label": column.label, "ticks": column.ticks} for column in columns], lines
 
@@ -131,6 +132,11 @@ def _knob(axis: Axis, runs: Sequence[RunRow]) -> Column:
 def _apart(values: Sequence[Any], most: int = 12) -> Sequence[Any]:
     """As many of the values as can be labelled without overlaps."""
     return values[::-(-len(values) // most)]
+
+
+def _measured(metric: Metric, column: Values, runs: Sequence[RunRow]) -> Column:
+    """The axis of a metric."""
+    return _result(metric.page_axis, {run: metric.on_page(value) for run, value in column.items()}, runs)
 
 
 def _result(label: str, column: Values, runs: Sequence[RunRow]) -> Column:

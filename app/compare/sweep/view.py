@@ -27,6 +27,7 @@ from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.frontier import Point
 from labcore.analysis.compare.groups import Group
 from labcore.catalog.amounts import percent
+from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import RunRow
 from labcore.runs.sweep import Sweep
@@ -94,7 +95,7 @@ def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> 
     metric, axis = METRICS[chosen.metric], AXES[chosen.axis]
     smoothed = f", smoothed {chosen.place.smooth:g}" if chosen.place.smooth else ""
     caption = f"Mean over seeds with its 95 % bootstrap band; faint: single seeds{smoothed}"
-    unit = metric.axis.removeprefix(metric.label).removeprefix(", ")
+    unit = metric.page_axis.removeprefix(metric.label).removeprefix(", ")
     head(metric.label, " · ".join(filter(None, (unit, common_note(looks), f"{caption.lower()}; shared axes"))))
     figure_chart(multiples(grid, looks, lines, metric, axis, kind), "sweep_multiples",
                  title=f"{metric.label} by {' and '.join(knob.label for knob in grid.knobs) or 'algorithm'}",
@@ -114,7 +115,7 @@ def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, 
     head(title, caption)
     figure_chart(figures.by_value(grid, chosen.groups, looks, stand, metric, kind, hollow), "sweep_values",
                  title=title, caption=caption.capitalize(), alt=f"{title}: " + ", ".join(
-                     f"{names[label]} {theme.number(mean.mean, metric.digits)}" for label, mean in
+                     f"{names[label]} {theme.metric_text(metric, mean.mean, exact=True)}" for label, mean in
                      stand.means.items()))
 
 
@@ -138,7 +139,7 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
     """Every setting with its runs, each a link, as HTML; which is best only where the metric has a better. `only`: of
     these runs alone."""
     metric, body = METRICS[chosen.metric], ""
-    digits, better, best = metric.digits, metric.better, stand.leader if metric.better else None
+    better, best = metric.better, stand.leader if metric.better else None
     for group, look in zip(chosen.groups, looks, strict=True):
         mean = stand.means.get(group.label)
         share = (stand.shares or {}).get(group.label)
@@ -146,12 +147,12 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
                 and (only is None or source.id in only)]
         if not runs:
             continue
-        links = " ".join(_link(run, stand.of_run.get(run.id), digits) for run in runs)
+        links = " ".join(_link(run, stand.of_run.get(run.id), metric) for run in runs)
         label = html.escape(names[group.label])
         cell = f"<td>{'–' if share is None else percent(share)}</td>" if better else ""
         body += (f"<tr><th>{wording.dot(look)}{label}"
                  f"{'<small class=rl-under>has the best mean</small>' if group.label == best else ''}</th>"
-                 f"<td>{wording.mean(mean, digits)}</td>{cell}"
+                 f"<td>{wording.mean(mean, metric)}</td>{cell}"
                  f'<td style="text-align:left;white-space:normal">{links}</td></tr>')
     why = "How often its mean is the best in bootstrap resamples of the seeds"
     share_head = f'<th title="{why}">Best in</th>' if better else ""
@@ -160,9 +161,9 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
             f'{share_head}<th style="text-align:left">Its runs</th></tr></thead><tbody>{body}</tbody></table></div>')
 
 
-def _link(run: RunRow, value: float | None, digits: int) -> str:
+def _link(run: RunRow, value: float | None, metric: Metric) -> str:
     colour, state = STATES[run.state][0], state_of(run)
-    said = state.lower() if value is None else theme.number(value, digits)
+    said = state.lower() if value is None else theme.metric_text(metric, value, exact=True)
     dot = "" if run.state == "finished" else f'<span class="rl-dot" style="background:{colour};margin:0 .2rem"></span>'
     return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" title="{html.escape(title(run))}, {state.lower()}" '
             f'style="margin-right:.9rem;white-space:nowrap;color:inherit">{dot}seed {run.spec.seed}: {said}</a>')

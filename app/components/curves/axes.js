@@ -11,11 +11,11 @@ const looksOf = ({ ink, line, font, ground }) => ({ paper_bgcolor: "rgba(0,0,0,0
   hoverlabel: { bgcolor: ground, bordercolor: line, font: { size: 13, color: ink } },
   modebar: { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: ink } });
 
-const LEAST_TOP = 0.004; // where the axis of a share that is usually small ends at the least
+const LEAST_TOP = 0.4; // percent, where the axis of a share that is usually small ends at the least
 
 // The axis of such shares: from 0, so that lines along the edge are seen in full, to just above the largest.
 function smallRange(values) {
-  const top = values.reduce((a, b) => Math.max(a, b), LEAST_TOP);
+  const top = values.reduce((a, b) => Math.max(a, 100 * b), LEAST_TOP);
   return [-0.03 * top, 1.06 * top];
 }
 

@@ -2,10 +2,10 @@
 
 // How much room the panels of a chart have: margins, ticks, and whether words of markers stand above them.
 const FORMS = {
-  main: { left: 50, right: 12, bottom: 40, across: 8, up: 7, rates: [0, 0.25, 0.5, 0.75, 1], words: true, title: 4 },
-  small: { left: 50, right: 12, bottom: 26, across: 4, up: 4, rates: [0, 0.25, 0.5, 0.75, 1], words: false },
-  large: { left: 46, right: 12, bottom: 38, across: 6, up: 5, rates: [0, 0.25, 0.5, 0.75, 1], fold: 3, title: 4 },
-  below: { left: 46, right: 12, bottom: 22, across: 5, up: 4, rates: [0, 0.5, 1], fold: 1 },
+  main: { left: 50, right: 12, bottom: 40, across: 8, up: 7, rates: [0, 25, 50, 75, 100], words: true, title: 4 },
+  small: { left: 50, right: 12, bottom: 26, across: 4, up: 4, rates: [0, 25, 50, 75, 100], words: false },
+  large: { left: 46, right: 12, bottom: 38, across: 6, up: 5, rates: [0, 25, 50, 75, 100], fold: 3, title: 4 },
+  below: { left: 46, right: 12, bottom: 22, across: 5, up: 4, rates: [0, 50, 100], fold: 1 },
 };
 
 function xRange(chart, panel) {
@@ -15,7 +15,7 @@ function xRange(chart, panel) {
 function yAxis(chart, panel, axis, pixels) {
   const form = panel.form ?? chart.form;
   const y = { ...axis, gridcolor: chart.theme.line, nticks: form.up, automargin: false };
-  if (panel.scale === "rate") Object.assign(y, { range: [-0.03, 1.03], tickvals: form.rates });
+  if (panel.scale === "rate") Object.assign(y, { range: [-3, 103], tickvals: form.rates });
   if (panel.scale === "small rate") y.range = smallRange(linesOf(panel).flatMap((line) => line.y));
   if (panel.scale === "symlog") {
     const values = linesOf(panel).filter((line) => !chart.scene.hidden.has(hiderOf(line))).flatMap((line) => line.y);

@@ -1,27 +1,33 @@
 // Lines as Plotly's traces.
 
-const scaled = (panel, y) => (panel.scale === "symlog" ? symlog(y) : y);
+const inPercent = (panel) => (panel.declared ?? panel.scale).endsWith("rate");
+
+const scaled = (panel, y) => (inPercent(panel) ? 100 * y : panel.scale === "symlog" ? symlog(y) : y);
 
 // How numbers are written in hover words, as d3 has it: by format and not point by point, of which there are tens of
 // thousands.
-const numberOf = (panel, line) => (panel.scale === "symlog" ? ".3~g" : `,.${line.digits ?? panel.digits}f`);
+const numberOf = (panel, line) => (inPercent(panel) || panel.scale === "symlog" ? ".3~g"
+  : `,.${line.digits ?? panel.digits}f`);
+
+const unitOf = (panel) => (inPercent(panel) ? " %" : "");
 
 const NAMED = "<extra>%{fullData.name}</extra>";
 
 // The line of a group; its hover words hold the band at the same place, if there is one. A band is an outline, along
 // the upper end and back along the lower one.
 function hoverOf(panel, line, band) {
-  const number = numberOf(panel, line), last = (band?.x.length ?? 0) - 1;
-  const both = last + 1 === 2 * line.x.length;
-  return { customdata: line.y.map((y, at) => (both ? [y, band.y[last - at], band.y[at]] : [y])),
-    hovertemplate: `%{customdata[0]:${number}}${both
-      ? ` [%{customdata[1]:${number}}, %{customdata[2]:${number}}]` : ""}${NAMED}` };
+  const number = numberOf(panel, line), unit = unitOf(panel), last = (band?.x.length ?? 0) - 1;
+  const both = last + 1 === 2 * line.x.length, shown = inPercent(panel) ? (y) => 100 * y : (y) => y;
+  return { customdata: line.y.map((y, at) => (both ? [y, band.y[last - at], band.y[at]] : [y]).map(shown)),
+    hovertemplate: `%{customdata[0]:${number}}${unit}${both
+      ? ` [%{customdata[1]:${number}}${unit}, %{customdata[2]:${number}}${unit}]` : ""}${NAMED}` };
 }
 
 function traceOf(chart, panel, line) {
   const group = chart.groups[line.group];
   const colour = line.hue ? line.hue[chart.theme.dark ? 1 : 0] : colourOf(chart, line.group);
   const y = line.y.map((each) => scaled(panel, each));
+  const apart = (values) => (inPercent(panel) ? values.map((each) => 100 * each) : values); // never by decades
   const faint = group.muted ? 0.5 : 1; // it steps back
   const base = { type: "scatter", mode: "lines", connectgaps: true, x: [...line.x], y, customdata: [],
     visible: !chart.scene.hidden.has(hiderOf(line)), name: line.name ?? escaped(group.short) };
@@ -32,15 +38,15 @@ function traceOf(chart, panel, line) {
   switch (line.kind) {
     case "band": return { ...base, ...quiet, fill: "toself", fillcolor: colour, opacity: 0.18, line: { width: 0 } };
     case "gapband": return { ...base, ...quiet, fill: "toself", fillcolor: colour, opacity: 0.18, line: { width: 0 },
-      y: line.y, yaxis: "y2" };
+      y: apart(line.y), yaxis: "y2" };
     case "raw": return { ...base, ...quiet, opacity: 0.25 * faint, line: drawn(1.5) };
     case "seed": case "path": return { ...base, ...quiet, opacity: 0.4, line: drawn(1, group.dash) };
     case "dots": return { ...dots, ...quiet, opacity: chart.theme.dark ? 0.4 : 0.28,
       marker: { size: 3.5, color: colour } };
     case "root": return { ...dots, ...quiet, marker: { size: line.size ?? 9, color: chart.theme.ground,
       line: { width: 2, color: colour } } };
-    case "gap": return { ...base, ...single, y: line.y, yaxis: "y2", showlegend: false, customdata: y,
-      line: drawn(1.75, group.dash), hovertemplate: `%{y:+,.${panel.digits}f}${NAMED}` };
+    case "gap": return { ...base, ...single, y: apart(line.y), yaxis: "y2", showlegend: false, customdata: y,
+      line: drawn(1.75, group.dash), hovertemplate: `%{y:+,.${inPercent(panel) ? 1 : panel.digits}f}${NAMED}` };
     case "ends": return { ...dots, showlegend: false, text: line.text, hovertemplate: `%{text}${NAMED}`,
       marker: { size: 7, color: colour, opacity: 0.5 } };
     case "centre": return { ...dots, mode: "markers+text", text: [escaped(group.short)], customdata: line.text,

@@ -61,7 +61,7 @@ function bodyOf(lines) {
 function spikesOf(panel, lines, top) {
   return lines.filter(({ kind, high }) => kind === "line" && high > top).map((line) => {
     const at = line.y.indexOf(line.high);
-    return { x: line.x[at], hue: line.hue, text: format(line.high, panel.metrics[0].digits) };
+    return { x: line.x[at], hue: line.hue, text: metricText(panel.metrics[0], line.high) };
   });
 }
 
@@ -83,9 +83,10 @@ function reachOf(chart, panel) {
   const body = bodyOf(lines), usual = raw.flatMap(({ y }) => y).filter((value) => value <= body);
   const decades = panel.declared === "symlog" && (panel.decades || spansDecades(usual, unit / 10));
   const top = decades ? Math.max(...lines.map((line) => line.high)) : body;
-  const high = Math.max(share ? LEAST_TOP : low + 4 * unit, top);
-  const axis = decades ? logAxis(low, high) : linearAxis(low, high);
-  panel.spikes = decades ? [] : spikesOf(panel, lines, axis.range[1]);
+  const by = inPercent(panel) ? 100 : 1;
+  const high = Math.max(share ? LEAST_TOP : low + 4 * unit, by * top);
+  const axis = decades ? logAxis(low, high) : linearAxis(by * low, high);
+  panel.spikes = decades ? [] : spikesOf(panel, lines, axis.range[1] / by);
   const made = JSON.stringify([axis, decades]);
   if (made === panel.reach?.made) return false;
   const now = performance.now();

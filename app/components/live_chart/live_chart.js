@@ -107,15 +107,16 @@ function describe(chart, panel) {
   const row = runs.map((run) => rowAt(chart, run, first.key)).find(Boolean);
   const last = row?.[3][first.key] ?? null;
   const start = runs[0]?.rows.find((each) => each[3][first.key] !== undefined)?.[3][first.key];
-  const shown = panel.peers ? "" : format(last, first.digits);
+  const shown = panel.peers ? "" : metricText(first, last);
   if (panel.value.textContent !== shown) panel.value.textContent = shown;
   panel.value.title = row && !panel.peers ? `${first.label} at step ${row[0]}` +
     `${chart.smooth ? `, not smoothed. The line is smoothed (${chart.smooth}).` : ""}` : "";
+  const [from, to] = [start, last].map((value) => metricText({ ...first, digits: 3 }, value));
   Object.assign(panel, { axis: chart.axis, digits: Math.max(first.digits, 3),
     caption: `${drawn.map(({ label, settings }) => (settings ? `${label} (${settings})` : label)).join(", ")}, over ${chart.axis}` +
       `${chart.smooth ? `, smoothed ${chart.smooth}` : ""}`,
     alt: last === null ? `${panel.title}: no values yet`
-      : `${panel.title} over ${chart.axis}${panel.peers ? `, ${first.label}` : ""}: from ${format(start, 3)} to ${format(last, 3)} ${first.unit}` });
+      : `${panel.title} over ${chart.axis}${panel.peers ? `, ${first.label}` : ""}: from ${from} to ${to}${first.share ? "" : ` ${first.unit}`}` });
 }
 
 // A click on the words of a knob's marker asks what if; a verdict of the doctor is only read.

@@ -1,8 +1,6 @@
 // The status line, the tiles and the scrubber show the same row as the charts: it is sent to them ("rl-row" on the
 // document) at the moment in which the charts' own numbers change, and whenever one of them asks ("rl-row-asked").
 
-const signed = (value, digits) => (value > 0 ? "+" : "") + format(value, digits);
-
 function sendRow(chart) {
   if (!chart.tiles) return;
   const [[run, { last }]] = Object.entries(chart.runs);
@@ -12,17 +10,16 @@ function sendRow(chart) {
 }
 
 // A part of the sentence that says how far the run is, at the step that is shown.
-function saidOf(chart, run, { key, before, after, rate, digits }) {
-  const value = rowAt(chart, run, key)?.[3][key];
-  return before + (rate ? asPercent(value) : format(value, digits)) + after;
+function saidOf(chart, run, { key, before, after, ...metric }) {
+  return before + metricText(metric, rowAt(chart, run, key)?.[3][key]) + after;
 }
 
-// A tile in words: its number at the step that is shown, and how far that is from the first.
-function tileOf(chart, run, { key, label, unit, help, digits, first }) {
+// A tile in words: its number at the step that is shown, and the first one.
+function tileOf(chart, run, { key, label, unit, help, first, ...metric }) {
   const value = rowAt(chart, run, key)?.[3][key];
   const moved = first !== null && value !== undefined && value !== first;
-  return { help, name: label, value: format(value, digits), unit: value === undefined ? "" : unit,
-    moved: moved ? `${signed(value - first, digits)} since start` : "" };
+  return { help, name: label, value: metricText(metric, value), unit: value === undefined ? "" : unit,
+    moved: moved ? `from ${metricText(metric, first)}` : "" };
 }
 
 function onRowAsked(chart) {

@@ -12,7 +12,9 @@ from statistics import fmean
 from typing import Any
 
 from labcore.catalog.knob import Value
+from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
+from labcore.catalog.right import in_run
 from labcore.runs.imports.imported import Imported
 from labcore.runs.steering import unusual
 from labcore.runs.store.rows import ACTIVE, RunRow
@@ -60,6 +62,7 @@ class Entry:
     pending: str = ""  # as of a `RunRow`
     project: str = ""
     tool: str = ""  # the trainer of a watched run
+    metric: Metric | None = None  # that of the summary, as this run calls it
 
     @property
     def active(self) -> bool:
@@ -72,7 +75,8 @@ def of_run(row: RunRow, summary: Summary) -> Entry:
     found = Entry(row.id, title(row), spec.kind, row.state, spec.row.label, row.created, row.step, summary,
                   spec.task_row.label, spec.model, (spec.algorithm, spec.task), spec.seed, spec.steps, row.ended,
                   row.seconds, row.message, ", ".join(unusual(spec)), spec.knobs, spec.parent, row.sweep, row.star,
-                  row.tags, row.note, row.deleted, pending=row.pending, project=row.project, tool=spec.tool)
+                  row.tags, row.note, row.deleted, pending=row.pending, project=row.project, tool=spec.tool,
+                  metric=in_run(summary.metric, spec.row, spec.task_row, spec.knobs) if summary.metric else None)
     if not spec.kind_row.elsewhere:
         return found
     return replace(found, task="", model="", seed=None, steps=spec.steps or None, settings="")  # its title has the rest
@@ -81,7 +85,7 @@ def of_run(row: RunRow, summary: Summary) -> Entry:
 def of_imported(run: Imported, summary: Summary) -> Entry:
     return Entry(run.id, run.label, IMPORTED, IMPORTED, run.label, run.created, summary.step or run.steps, summary,
                  message=" ".join(run.notes), star=run.star, tags=run.tags, note=run.note, deleted=run.deleted,
-                 imported=run, project=run.project)
+                 imported=run, project=run.project, metric=METRICS.get(summary.metric))
 
 
 # ---------------------------------------------------------------- fields
@@ -112,7 +116,7 @@ _ALL = (
     Field("seed", "Seed", lambda entry: entry.seed),
     Field("step", "Steps done", lambda entry: entry.step),
     Field("steps", "Steps of all", lambda entry: entry.steps),
-    Field("metric", "Metric", lambda entry: METRICS[entry.summary.metric].label if entry.summary.metric else None),
+    Field("metric", "Metric", lambda entry: entry.metric and entry.metric.label),
     Field("last", "Last", lambda entry: entry.summary.last),
     Field("best", "Best", lambda entry: entry.summary.best),
     Field("started", "Started", lambda entry: entry.created),

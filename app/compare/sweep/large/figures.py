@@ -44,7 +44,7 @@ def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis]
             "range": [-0.5, len(ticks) - 0.5], "zeroline": False}
         layout[f"yaxis{number}"] = y | {
             "anchor": f"x{number}", "automargin": False, "showticklabels": not place, "zeroline": False,
-            **({"matches": "y"} if place else {}), "title": {"text": "" if place else metric.unit or metric.label,
+            **({"matches": "y"} if place else {}), "title": {"text": "" if place else metric.page_unit or metric.label,
                                                              "standoff": 4, "font": {"size": 13}}}
         layout["annotations"].append({
             "text": f"<b>{html.escape(effect.axis.title)}</b><br>{share_words(effect)}",
@@ -53,11 +53,12 @@ def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis]
         ends = {"type": "scatter", "xaxis": f"x{number}", "yaxis": f"y{number}"}
         traces += [
             ends | {"mode": "markers", "hoverinfo": "skip", "marker": {"size": 5, "color": faint, "opacity": 0.5},
-                    "x": [at[values[which]] for values, _ in points], "y": [value for _, value in points]},
+                    "x": [at[values[which]] for values, _ in points],
+                    "y": [metric.on_page(value) for _, value in points]},
             ends | {"mode": "lines+markers", "line": {"color": colour, "width": 2}, "marker": {"size": 8},
-                    "x": [at[value] for value in effect.means], "y": list(effect.means.values()),
+                    "x": [at[value] for value in effect.means], "y": [*map(metric.on_page, effect.means.values())],
                     "text": [_text(effect.axis, value, True) for value in effect.means],
-                    "hovertemplate": "%{text}: %{y:.3~f}<extra></extra>"}]
+                    "hovertemplate": f"%{{text}}: %{{y:.3~{'g} %' if metric.share else 'f}'}<extra></extra>"}]
         if effect.axis.knob is None or effect.axis.knob.type not in (int, float):
             traces[-1]["mode"] = "markers"  # there is nothing between two words
     return {"data": traces, "layout": layout}
@@ -98,12 +99,13 @@ def two_knobs(across: Axis, up: Axis, points: Sequence[Point], axes: Sequence[Ax
     layout["xaxis"] |= {"title": {"text": _title(across), "font": {"size": 13}}, "type": "category"}
     layout["yaxis"] |= {"title": {"text": _title(up), "font": {"size": 13}}, "type": "category", "showgrid": False}
     layout |= {"margin": {"l": 8, "r": 8, "t": 14, "b": 8}}
-    heat = {"type": "heatmap", "z": z, "x": [_text(across, value) for value in across.values],
+    heat = {"type": "heatmap", "z": [[value and metric.on_page(value) for value in line] for line in z],
+            "x": [_text(across, value) for value in across.values],
             "y": [_text(up, value) for value in up.values], "colorscale": "Viridis", "xgap": 2, "ygap": 2,
             "reversescale": metric.better == "lower", "hoverongaps": False,
             "hovertemplate": f"{html.escape(across.title)} %{{x}}<br>{html.escape(up.title)} %{{y}}<br>%{{z:.3~f}}"
                              "<extra></extra>",
-            "colorbar": {"title": {"text": metric.unit, "side": "right", "font": {"size": 13}}, "thickness": 12,
+            "colorbar": {"title": {"text": metric.page_unit, "side": "right", "font": {"size": 13}}, "thickness": 12,
                          "outlinewidth": 0}}
     if len(across.values) * len(up.values) <= LABELLED:
         heat |= {"text": [[_inked(value, z, metric) for value in line] for line in z], "texttemplate": "%{text}",
@@ -118,7 +120,8 @@ def _inked(value: float | None, z: Sequence[Sequence[float | None]], metric: Met
     there = [each for line in z for each in line if each is not None]
     share = (value - min(there)) / ((max(there) - min(there)) or 1)
     light = share < 0.55 if metric.better == "lower" else share > 0.45
-    return f'<span style="color:{"#14171B" if light else "#FFFFFF"}">{theme.number(value, metric.digits)}</span>'
+    text = theme.metric_text(metric, value, exact=True)
+    return f'<span style="color:{"#14171B" if light else "#FFFFFF"}">{text}</span>'
 
 
 def _title(axis: Axis) -> str:
@@ -130,14 +133,14 @@ def curves(named: Sequence[str], lines: Sequence[Lines], colours: Sequence[Seque
     """The means of some settings with their bands; of one seed there is no band."""
     layout = theme.layout(kind, 320)
     layout["xaxis"] |= {"title": {"text": "steps", "font": {"size": 13}}, "rangemode": "tozero"}
-    layout["yaxis"] |= {"title": {"text": metric.axis, "font": {"size": 13}}, "zeroline": False,
-                        **({"range": [-0.03, 1.03]} if metric.scale == "rate" else {})}
+    layout["yaxis"] |= {"title": {"text": metric.page_axis, "font": {"size": 13}}, "zeroline": False,
+                        **(theme.RATES if metric.share else {})}
     layout |= {"margin": {"l": 8, "r": 8, "t": 10, "b": 8},
                "legend": layout["legend"] | {"y": 1.02, "yanchor": "bottom"}}
     traces: list[dict[str, Any]] = []
     for name, found, colour in zip(named, lines, colours, strict=True):
         look: Mapping[str, Any] = {"short": name, "colour": colour}
-        traces += drawn(look, found, kind)
+        traces += drawn(look, found, metric, kind)
         heads = [trace for trace in traces if trace["name"] == html.escape(name) and trace["hoverinfo"] == "all"]
         if heads:
             heads[0]["showlegend"] = True

@@ -15,7 +15,7 @@ from app.compare.wording import NONE
 from app.compare.wording import mean as mean_words
 from app.lab import lab
 from app.status import STATES, name_of
-from app.theme import number
+from app.theme import metric_text
 from labcore.analysis.compare import ranking, statistics
 from labcore.analysis.compare.ranking import Axis, Ends, Setting, Standing
 from labcore.analysis.compare.statistics import LAST
@@ -76,7 +76,7 @@ def headline(now: Standing) -> str:
     so_far = f"So far, of the {len(whole):,} finished settings, " if now.active else "Of " + (
         f"{len(whole):,} settings " if len(whole) == len(now.ranked) else
         f"the {len(whole):,} of {len(now.ranked):,} settings whose runs all finished, ")
-    said = (f"{so_far}the best is {name(now, best)} ({number(best.mean.mean, metric.digits)}, "
+    said = (f"{so_far}the best is {name(now, best)} ({metric_text(metric, best.mean.mean, exact=True)}, "
             f"{_seeds(best.mean.count)}).")
     return html.escape(f"{said} {_against(now, whole)}".strip())
 
@@ -91,7 +91,7 @@ def _best_run(now: Standing) -> str:
     setting, run = ended[best]
     assert setting.mean
     return (f"The best of the {len(ended):,} runs that {'have finished so far' if now.active else 'finished'}: "
-            f"{name(now, setting)}, seed {run.spec.seed} ({number(now.values[best], now.metric.digits)}). "
+            f"{name(now, setting)}, seed {run.spec.seed} ({metric_text(now.metric, now.values[best], exact=True)}). "
             f"{setting.mean.count:,} of {len(setting.runs):,} runs of its setting finished.")
 
 
@@ -117,9 +117,9 @@ def shown(now: Standing, setting: Setting) -> str:
     if setting.mean is None:
         return NONE
     if setting.whole:
-        return mean_words(setting.mean, now.metric.digits)
+        return mean_words(setting.mean, now.metric)
     many = f"{setting.mean.count:,}" if setting.mean.count > 1 else "one"
-    return f"{number(setting.mean.mean, now.metric.digits)}<small>of the {many} that finished</small>"
+    return f"{metric_text(now.metric, setting.mean.mean, exact=True)}<small>of the {many} that finished</small>"
 
 
 MEASURED = (f"Value per run: mean of its last {LAST} steps. Value per setting: mean over its seeds with its 95 % "
@@ -160,7 +160,7 @@ def counts(runs: Sequence[RunRow]) -> str:
 def _link(now: Standing, run: RunRow, setting: Setting) -> str:
     colour, state = STATES[run.state][0], name_of(run)
     if run.state == "finished" and run.id in setting.results:
-        dot, said = "", number(setting.results[run.id], now.metric.digits)
+        dot, said = "", metric_text(now.metric, setting.results[run.id], exact=True)
     else:
         dot = f'<span class="rl-dot" style="background:{colour};margin:0 .2rem"></span>'
         said = f"step {run.step:,}" if run.step else "–"
