@@ -20,6 +20,7 @@ from app.tokens import readable
 from app.widget_state import widget_state
 from labcore.catalog.amounts import percent
 from labcore.catalog.families.process import OF_PUBLISHED, PUBLISHED, RANKINGS, SEPARATOR
+from labcore.runs.jobs import Spec
 from labcore.runs.models import with_checkpoint
 from labcore.runs.spec.model_names import is_published, members, parse
 from labcore.runs.spec.run_spec import RunSpec
@@ -50,7 +51,7 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any], asked: Mappin
                 icon=":material/info:")
         return
     name = parse(place.models[0]).pinned.name
-    job: jobs.Spec | None = {"job": "best_of_n", "model": name, "scorer": scorer, "by": place.by, "seed": place.seed,
+    job: Spec | None = {"job": "best_of_n", "model": name, "scorer": scorer, "by": place.by, "seed": place.seed,
                              "count": place.ranked if place.temperature else 1, **read, **asked, **settings}
     if read and job:  # a link alone loads no model from elsewhere
         job = requested("best", scorer, job, f"Loads {scorer} and ranks the answers by its scores.")

@@ -28,7 +28,7 @@ def kind(plan: Plan) -> str:
 
 def mapped(plan: Plan) -> list[Line]:
     """The arguments of each knob of the run in ms-swift. A knob without a rule has no equivalent."""
-    rules = RULES.get(kind(plan), {}) | (shell_episodes.SWIFT_RULES if plan.spec.task_row.has_turns else {})
+    rules = {**RULES.get(kind(plan), {}), **(shell_episodes.SWIFT_RULES if plan.spec.task_row.has_turns else {})}
     found = lines(plan, rules if kind(plan) else dict.fromkeys(plan.spec.knobs, missing(
         "no equivalent: ms-swift has no such trainer")), TOOL)
     return [replace(line, note=f"no equivalent in {TOOL}") if line.note == UNKNOWN.note else line for line in found]
