@@ -58,7 +58,7 @@ _PANELS = (
         "frac_reward_zero_std", "groups/solve_none_frac", "groups/solve_all_frac"), "clip", groups=True),
     Panel("win_rate", "Win rate against the opponent", ("win_rate",), "reward"),
     Panel("levels", "Reward by level", tuple(f"reward_at_level/{level}" for level in range(21)), "reward", peers=True),
-    Panel("pool", "Prompt pool", ("pool/drawn_frac", "pool/tried_frac", "pool/pass_rate"), "clip"),
+    Panel("pool", "Prompt pool", ("pool/drawn_frac", "pool/tried_frac", "pool/pass_rate"), "clip", peers=True),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),
     Panel("teacher_kl", "KL to the teacher", ("teacher/reverse_kl", "teacher/forward_kl"), "divergence"),
     Panel("teacher_agreement", "Agreement with the teacher", ("teacher/agreement",), "reward"),
