@@ -22,7 +22,7 @@ from labcore.catalog.amounts import percent
 from labcore.catalog.families.process import OF_PUBLISHED, PUBLISHED, RANKINGS, SEPARATOR
 from labcore.runs.jobs import Spec
 from labcore.runs.models import with_checkpoint
-from labcore.runs.spec.model_names import is_published, members, parse
+from labcore.runs.spec.model_names import is_published, members, parse, pinned_reward_models
 from labcore.runs.spec.run_spec import RunSpec
 
 WORDS = {"lowest": "Lowest score of its steps", "product": "Product of the scores", "last": "Score of the last step"}
@@ -51,8 +51,9 @@ def show(place: Place, spec: RunSpec, settings: Mapping[str, Any], asked: Mappin
                 icon=":material/info:")
         return
     name = parse(place.models[0]).pinned.name
-    job: Spec | None = {"job": "best_of_n", "model": name, "scorer": scorer, "by": place.by, "seed": place.seed,
-                             "count": place.ranked if place.temperature else 1, **read, **asked, **settings}
+    job: Spec | None = {"job": "best_of_n", "model": name, "scorer": pinned_reward_models(scorer), "by": place.by,
+                        "seed": place.seed, "count": place.ranked if place.temperature else 1, **read, **asked,
+                        **settings}
     if read and job:  # a link alone loads no model from elsewhere
         job = requested("best", scorer, job, f"Loads {scorer} and ranks the answers by its scores.")
     if job is None:

@@ -2,6 +2,9 @@
 
 from app.playground import best
 from labcore.catalog.llm.tasks import SORT_SCORER
+from labcore.runs.files import checkpoints
+from labcore.runs.files.paths import run_folder
+from labcore.runs.spec.model_names import PROCESS_WEIGHTS
 from tests.app.asking import Answering, trained
 from tests.app.seeding import ran
 from tests.app.test_playground import by_key, said
@@ -19,11 +22,12 @@ FOUND = {"prompt": "ba=", "of_steps": True, "answers": [
 
 def test_the_page_asks_and_says_whether_the_verifier_agrees(page, lab):
     policy, judge = trained(lab.store), trained(lab.store, "prm")
+    (dict(checkpoints.steps(run_folder(judge)))[6] / PROCESS_WEIGHTS).touch()
     trained(lab.store, "prm", task="countdown")
     asked = Answering(lab.launcher, lambda spec: FOUND)
     test = page("playground", runs=policy, view="best", prompt="ba=", answer="ab", ranked="8")
     spec, = asked.asked
-    assert spec | {"job": "best_of_n", "model": f"{policy}@6", "scorer": judge, "by": "lowest", "count": 8,
+    assert spec | {"job": "best_of_n", "model": f"{policy}@6", "scorer": f"{judge}@6", "by": "lowest", "count": 8,
                    "prompt": "ba=", "answer": "ab", "seed": 0} == spec
     assert "The verifier disagrees: it is wrong" in said(test) and "50 % of all 4 are right" in said(test)
     box = by_key(test.selectbox, "playground:scorer")
