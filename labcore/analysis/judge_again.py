@@ -49,7 +49,7 @@ def spec_for(run_id: str, by: str, knobs: Mapping[str, Any] | None = None, most:
     name of a reward model; `knobs` are those of `KNOBS` that it needs.
 
     Raises:
-        LabError: the run has no stored completions, or there is no such knob.
+        LabError: the run has no stored completions; there is no such knob, or no such reward model.
     """
     steps = step_files.steps_of(run_id, "samples")
     if not steps:
@@ -57,7 +57,14 @@ def spec_for(run_id: str, by: str, knobs: Mapping[str, Any] | None = None, most:
                        "probes on, from their first step.")
     if unknown := next((key for key in knobs or {} if key not in KNOBS), ""):
         raise LabError(f"The unknown setting {quoted(unknown)} cannot be used: choose among {', '.join(KNOBS)}.")
-    return {"job": JOB, "run": run_id, "by": by, "knobs": dict(knobs or {}), "until": steps[-1], "most": most}
+    return {"job": JOB, "run": run_id, "by": _pinned(by), "knobs": dict(knobs or {}), "until": steps[-1], "most": most}
+
+
+def _pinned(by: str) -> str:
+    """Return the judge, a reward model with its step: a later checkpoint is another judge."""
+    if by in (TASK, JUDGE, *VERIFIERS) or _is_function(by) or not is_reward_model(by):
+        return by
+    return model_names.pinned_reward_models(by)
 
 
 def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +107,7 @@ def _scores(run_id: str, run: RunSpec, task: TextTask | None, by: str, knobs: Ma
         return stored.by_verifier({**knobs, "verifier": by})
     if by == JUDGE:
         return stored.by_judge(knobs)
-    if ":" in by and " " in by:
+    if _is_function(by):
         return stored.by_function(by, task, run.steps)
     if not is_reward_model(by):
         known = [TASK, *VERIFIERS, JUDGE]
@@ -125,7 +132,11 @@ def name_of(by: str) -> str:
     """
     if by == TASK:
         return "the task's verifier"
-    return by.rpartition(" ")[0].rpartition(":")[2] if ":" in by and " " in by else by
+    return by.rpartition(" ")[0].rpartition(":")[2] if _is_function(by) else by
+
+
+def _is_function(by: str) -> bool:
+    return ":" in by and " " in by
 
 
 def _chosen(run_id: str, there: Sequence[int], task: TextTask | None, most: int) -> tuple[list[int], list[Stored]]:

@@ -13,7 +13,6 @@ from labcore.cli.adding import Add
 from labcore.cli.comparing import lay_out
 from labcore.cli.terminal import computed
 from labcore.errors import LabError, cut, quoted
-from labcore.runs.spec import model_names
 from labcore.runs.spec.judge_address import KEY
 from labcore.runs.store.store import Store
 from labcore.tasks import judge, own_reward
@@ -53,12 +52,7 @@ def judged(options: argparse.Namespace) -> int:
 
 def _judge(by: str) -> str:
     """Return the job's name of a judge. For a file, load its function, which the lab saves."""
-    if ".py" in by and by not in VERIFIERS:
-        return own_reward.register(by)
-    if by in (TASK, JUDGE, *VERIFIERS) or model_names.is_published(by):
-        return by
-    found = model_names.read(by)
-    return found.pinned.name if found and judge_again.is_reward_model(by) else by
+    return own_reward.register(by) if ".py" in by and by not in VERIFIERS else by
 
 
 def _setting(word: str) -> tuple[str, Any]:

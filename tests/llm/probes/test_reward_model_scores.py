@@ -38,3 +38,11 @@ def test_a_run_is_judged_by_a_reward_model_as_a_job(stored):
     found = jobs.compute(spec_for("scored", "judge@4"))
     assert found["name"] == "judge@4" and found["n"] == len(stored)
     assert found["steps"][0]["score"]["mean"] == pytest.approx(found["steps"][0]["reward"]["mean"], abs=1e-4)
+
+
+def test_a_run_is_judged_anew_once_its_reward_model_has_trained_on(stored):
+    (home() / "judge").rename(home() / "learning")
+    asked = spec_for("scored", "learning")
+    later = home() / "learning" / "checkpoints" / "step-000008"
+    later.with_name("step-000004").rename(later)
+    assert (asked["by"], spec_for("scored", "learning")["by"]) == ("learning@4", "learning@8")
