@@ -186,11 +186,11 @@ def _clause(stand: Standing, metric: Metric, names: Mapping[str, str], going: bo
     shown = {label: metric_text(metric, each.mean, exact=True) for label, each in stand.means.items()}
     alike = [label for label, text in shown.items() if text == shown[stand.leader]]
     leader, several = names[stand.leader], _some([names[label] for label in alike])
+    best = f"the {'lowest' if metric.better == 'lower' else 'highest'} {metric.inline}"
     if len(alike) > 1 and not (stand.beats and not going):
-        return several, "are equal" if len(alike) == len(shown) else "are highest" if metric.better != "lower" else \
-            "are lowest"
+        return several, "are equal" if len(alike) == len(shown) else f"have {best}"
     if not metric.better or _unranked(stand, going):
-        return leader, "is lowest" if metric.better == "lower" else "is highest"
+        return leader, f"has {best}"
     if going:
         return leader, "leads"
     if not stand.ties and not stand.few:

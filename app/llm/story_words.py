@@ -24,18 +24,15 @@ def likelihood(logprob: float) -> str:
     return percent(exp(max(min(logprob, 0.0), log(1e-300))))
 
 
-def moved(before: float, after: float, several: bool = False) -> str:
+def moved(before: float, after: float) -> str:
     """The change of a probability in words, such as "rises from 31 % to 47 %", from two log-probs (nats). If both
-    probabilities are too small to be told apart, the log-probs are named. `several`: the plural, "rise from …".
+    probabilities are too small to be told apart, the log-probs are named.
 
     >>> moved(log(0.31), log(0.47)), moved(log(0.2), log(0.1)), moved(log(0.5), log(0.5002))
     ('rises from 31 % to 47 %', 'falls from 20 % to 10 %', 'stays at 50 %')
     >>> moved(-255.2, -1400.0), moved(-255.2, -255.21), moved(log(0.2), -1400.0)
     ('falls from log-prob −255 to −1,400', 'stays at log-prob −255', 'falls from 20 % to <0.1 %')
-    >>> moved(log(0.31), log(0.47), several=True)
-    'rise from 31 % to 47 %'
     """
-    one = "" if several else "s"
     shares = [exp(min(each, 0.0)) for each in (before, after)]
     kind, words = "", [likelihood(each) for each in (before, after)]
     if max(shares) < SMALL:
@@ -43,8 +40,8 @@ def moved(before: float, after: float, several: bool = False) -> str:
     elif abs(shares[1] - shares[0]) < STILL:
         words = words[1:]
     if words[0] == words[-1]:
-        return f"stay{one} at {kind}{words[-1]}"
-    return f"{'rise' if after > before else 'fall'}{one} from {kind}{words[0]} to {words[1]}"
+        return f"stays at {kind}{words[-1]}"
+    return f"{'rises' if after > before else 'falls'} from {kind}{words[0]} to {words[1]}"
 
 
 def sentence(group: dict[str, Any]) -> str:
@@ -113,10 +110,10 @@ def _right(answers: list[dict[str, Any]]) -> str:
     if not right:
         return ""
     change = sum(answer["after"] - answer["before"] for answer in known if answer["count"] and not answer["exact"])
-    rest = "" if abs(change) < STILL else f", the sampled wrong ones together {'rise' if change > 0 else 'fall'}"
+    rest = "" if abs(change) < STILL else f", that of the sampled wrong ones {'rises' if change > 0 else 'falls'}"
     which = "right one" if len(right) == 1 else f"{len(right)} right ones together"
     before, after = (_together(answer[f"logprob_{when}"] for answer in right) for when in ("before", "after"))
-    return f"After the update the {which} {moved(before, after, several=len(right) > 1)}{rest}."
+    return f"After the update the probability of the {which} {moved(before, after)}{rest}."
 
 
 def _together(logprobs: Iterable[float]) -> float:
@@ -136,7 +133,7 @@ def _favoured(sampled: list[dict[str, Any]]) -> str:
     if len({answer["reward"] for answer in known}) < 2:
         return ""
     best = max(known, key=lambda answer: (answer["reward"], answer["before"]))
-    return f"After the update the answer with the highest reward {_of(best)}."
+    return f"After the update the probability of the answer with the highest reward {_of(best)}."
 
 
 def _of_pair(group: dict[str, Any], chosen: dict[str, Any], rejected: dict[str, Any]) -> str:

@@ -162,8 +162,8 @@ def _graded(values: Mapping[str, Value]) -> tuple[str, str, str]:
                 '<span class="rl-neg">− less likely under it</span><br>&nbsp;',
                 says)
     return ("2 · Answers are scored", '<span class="rl-pos">+ above the others</span><br>'
-            '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier gives a reward; better than "
-            "expected is an advantage above zero.")
+            '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier scores each answer. A reward "
+            "above the expected one gives a positive advantage.")
 
 
 def _written(values: Mapping[str, Value]) -> str:

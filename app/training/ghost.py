@@ -172,7 +172,7 @@ def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
     assert change.before is not None, "a change that is known from before"
     over = f"mean of steps {first:,} to {last:,}" if first < last else f"step {last:,}"
     return (f"{change.name} {shown(change.value)} instead of {shown(change.before)}, {over}: "
-            f"{', '.join(said) or 'no metric in common'}. One seed says nothing about others.")
+            f"{', '.join(said) or 'no metric in common'}. This is one seed; others may differ.")
 
 
 def _mean(feed: Feed, key: str, first: int, last: int) -> float | None:

@@ -48,7 +48,7 @@ def train(algorithm: str | None = None, *, task: str | None = None, kind: str = 
     It shows a progress bar and returns when the run has ended; with `background` it returns at once. Omitted arguments
     have the defaults of the `kind` ("llm", "exact", "maze" or "cartpole"). `model` is a built-in model, a Hugging Face
     folder or id, or an earlier run; `data` is a file of prompts, preferences or text. `python -m labcore list` shows
-    algorithms, tasks and knobs. The `state` and `message` of the run tell if it failed, and why.
+    algorithms and tasks, `list grpo` the knobs of one. The `state` and `message` of the run tell if it failed, and why.
 
     Raises:
         LabError: an unknown name, a value out of bounds, a file that cannot be read, or settings that do not fit.

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -16,9 +16,8 @@ from typing import Any
 from labcore.catalog import kinds
 from labcore.catalog.kinds import Kind, kind, task
 from labcore.catalog.knob import suggestion
-from labcore.catalog.llm.models import MODELS
 from labcore.catalog.mix.cautions import of_run
-from labcore.catalog.presets import of_kind, preset
+from labcore.catalog.presets import preset
 from labcore.classic.envs.maze_text import from_json, to_text
 from labcore.cli import environments, rewarding
 from labcore.cli import models as defaults
@@ -45,52 +44,6 @@ from labcore.workers import sinks
 
 OBEY_SECONDS = 5.0  # how long to wait for a worker's answer before saying that it will come later
 INTERRUPTED = 130  # the exit status of a command ended by Ctrl-C
-
-
-def list_catalog(options: argparse.Namespace) -> int:
-    """Print the algorithms, tasks, models, knobs and presets."""
-    row_of_kind = kind(options.kind)
-    models = {key: MODELS[key] for key in row_of_kind.models if key in MODELS}
-    if options.json:
-        found = {name: {key: asdict(row) for key, row in table.items()} for name, table in (
-            ("algorithms", row_of_kind.algorithms), ("tasks", row_of_kind.tasks), ("models", models))}
-        found["presets"] = {each.key: asdict(each) for each in of_kind(row_of_kind.key)}
-        for key, row in row_of_kind.algorithms.items():
-            others = defaults.by_weights(row, row_of_kind)
-            found["algorithms"][key]["knobs"] = [defaults.as_json(knob, others.get(knob.key, {})) for knob in row.knobs]
-        print(json.dumps(found, ensure_ascii=False, indent=2))
-        return 0
-    for row in row_of_kind.algorithms.values():
-        print(f"\n{row.key}  {row.summary}")
-        others = defaults.by_weights(row, row_of_kind)
-        for knob in row.knobs:
-            beside = f"   {defaults.words(others[knob.key])}" if knob.key in others else ""
-            print(f"    {knob.key:<22} {knob.default!s:<26} {knob.effect}{beside}")
-    print("\nTasks")
-    for entry in row_of_kind.tasks.values():
-        print(f"    {entry.key:<14} {entry.help}")
-        for knob in entry.knobs:
-            print(f"        {knob.key:<18} {knob.default!s:<26} {' | '.join(knob.choices)}")
-    if row_of_kind.any_task:
-        print("    or any Gymnasium environment, with a few or continuous actions: --env ID --env-arg NAME=VALUE")
-    if models:
-        print("\nModels")
-        for key in row_of_kind.models:
-            print(f"    {key:<14} {models[key].label if key in models else 'a softmax table: a logit for each prefix'}")
-        print("    or a Hugging Face folder, a hub id (python -m labcore models lists some), or an earlier run: RUN or "
-              "RUN@STEP")
-    _list_presets(row_of_kind.key)
-    return 0
-
-
-def _list_presets(kind_key: str) -> None:
-    """Print the presets of a kind of run, and what to look at in each."""
-    if found := of_kind(kind_key):
-        print("\nPresets (run --preset PRESET)")
-    for each in found:
-        beside = f"   compare with: {each.beside}" if each.beside else ""
-        print(f"    {each.key:<22} {each.change}{beside}")
-        print("".join(f"        {sentence}\n" for sentence in each.look), end="")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -30,6 +30,7 @@ from labcore.cli import (
     judging,
     keeping,
     labelling,
+    listing,
     mixing,
     models,
     previewing,
@@ -112,9 +113,7 @@ def parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=command)
         return sub
 
-    listing = add("list", commands.list_catalog, "algorithms, tasks and models with their knobs")
-    listing.add_argument("--kind", default="llm", choices=list(KINDS))
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    listing.add(add("list", listing.run, "algorithms, tasks, models and presets; with NAME one of them and its knobs"))
 
     run = add("run", commands.run, "train in the foreground; the page can watch it")
     _add_run(run)

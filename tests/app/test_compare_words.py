@@ -115,7 +115,7 @@ def test_one_seed_each_has_no_winner(state, so_far):
     said, table = told(0.9882)
     assert said.startswith(f"{so_far} token GRPO and PPO are equal. One seed per setting") and "<b>" not in table
     said, table = told(0.5)
-    assert said.startswith(f"{so_far} token GRPO is highest. One seed per setting")
+    assert said.startswith(f"{so_far} token GRPO has the highest reward. One seed per setting")
     assert "leads" not in said and "<b>" not in table
 
 
@@ -146,7 +146,7 @@ def test_a_seed_that_has_just_begun_does_not_have_all_others_judged_at_its_first
             for seed in range(3)]
     chosen = chosen_of(ids)
     words, whose = said(chosen), "based on the 5 of 6 runs that are at least half as far as the furthest of their group"
-    assert words.startswith("So far, per token") and "RLOO is highest. Fewer than 3 seeds" in words
+    assert words.startswith("So far, per token") and "RLOO has the highest reward. Fewer than 3 seeds" in words
     assert f"Not final, {whose}." in words and whose in curves.words(chosen)
     assert [look["note"].partition(" · ")[0] for look in look_of(chosen)] == ["2 of 3 seeds compared", "3 seeds"]
     lines = lines_of(chosen.groups[0], 0, Look("reward", "step"), {}, judged(chosen).groups[0])

@@ -41,24 +41,18 @@ def pair(**changes):
 
 
 @pytest.mark.parametrize("shown, words", [
-    (group(), "4 of 8 answers are right. After the update the right one rises from 31 % to 47 %, the sampled "
-              "wrong ones together fall."),
-    (group(right=1), "1 of 8 answers is right. After the update the right one rises from 31 % to 47 %, the sampled "
-                     "wrong ones together fall."),
-    (group(right=8), "All 8 answers earn the same reward, so they give no gradient. After the update the right one "
-                     "rises from 31 % to 47 %."),
-    (group(right=0, after=0.2), "All 8 answers earn the same reward, so they give no gradient. After the update the "
-                                "right one falls from 31 % to 20 %, the sampled wrong ones together fall."),
-    (group(after=0.3101), "4 of 8 answers are right. After the update the right one stays at 31 %, the sampled wrong "
-                          "ones together fall."),
-    ({"answers": [answer("bb", 0.2, 0.1, count=1, reward=0.0, advantage=0.0)]}, "Its one answer is wrong."),
-    (pair(), "The margin grows from 0.10 to 0.35: chosen becomes likelier, rejected less likely."),
-    (pair(chosen=(0.2, 0.1)), "The margin grows from 0.10 to 0.35: both become less likely."),
-    (pair() | {"margin_after": 0.05}, "The margin shrinks from 0.10 to 0.05: chosen becomes likelier, rejected less "
-                                      "likely."),
+    (group(), ("4 of 8", "right one rises from 31 % to 47 %", "wrong ones falls")),
+    (group(right=1), ("1 of 8", "right one rises from 31 % to 47 %", "wrong ones falls")),
+    (group(right=8), ("All 8", "same reward", "no gradient", "right one rises from 31 % to 47 %.")),
+    (group(right=0, after=0.2), ("All 8", "no gradient", "right one falls from 31 % to 20 %", "wrong ones falls")),
+    (group(after=0.3101), ("4 of 8", "right one stays at 31 %", "wrong ones falls")),
+    ({"answers": [answer("bb", 0.2, 0.1, count=1, reward=0.0, advantage=0.0)]}, ("one answer", "wrong")),
+    (pair(), ("margin grows from 0.10 to 0.35", "chosen becomes likelier", "rejected less likely")),
+    (pair(chosen=(0.2, 0.1)), ("margin grows from 0.10 to 0.35", "both become less likely")),
+    (pair() | {"margin_after": 0.05}, ("margin shrinks from 0.10 to 0.05", "chosen becomes likelier", "rejected less")),
 ])
 def test_a_sentence_says_what_happened_with_its_numbers(shown, words):
-    assert sentence(shown) == words
+    assert says(sentence(shown), *words)
 
 
 def of_logprobs(text, before, after, **more):
@@ -77,7 +71,7 @@ def test_the_sentence_is_the_picture_s(before, after, said, wrong):
     shown = {"prompt": "ba=", "answer": "ab", "answers": [
         of_logprobs("ab", before, after, exact=True, count=2, reward=1.0, advantage=1.5),
         answer("bb", wrong, wrong, count=6, reward=0.0, advantage=-0.5)]}
-    assert f"After the update the right one {said}" in sentence(shown)
+    assert f"right one {said}" in sentence(shown)
     words = story.payload({"w0": shown}, "w0", [], 5, 5)["rows"][0]["said"]
     if len(words) == 2 or "log-prob" not in said:  # else the picture shows shares of 1, of which both are next to none
         assert all(each in sentence(shown) for each in words[-1:])
@@ -90,7 +84,7 @@ def test_right_is_what_the_verifier_accepts_not_the_text_of_the_file():
         ("The answer is 3.", (0.5, 0.52), 4), ("It is 3.", (0.25, 0.24), 2), ("3.", (0.12, 0.13), 1))]
     shown = {"prompt": "1 + 2?", "answer": "3", "answers": [
         answer("3", 1e-5, 1e-5, exact=True), *ways, answer("4", 0.1, 0.05, count=1, reward=0.0, advantage=-2.0)]}
-    assert says(sentence(shown), "7 of 8", "3 right ones", "rise from 87 % to 89 %", "wrong ones", "fall")
+    assert says(sentence(shown), "7 of 8", "3 right ones together rises from 87 % to 89 %", "wrong ones falls")
     texts = [row["text"] for row in story.payload({"w0": shown}, "w0", [], 5, 5)["rows"]]
     assert texts == ["The answer is 3.", "It is 3.", "3.", "4", ""], "the file's own text is as good as never written"
     alone = {**shown, "answers": [shown["answers"][0], shown["answers"][-1]]}

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from labcore import machine
-from labcore.catalog.presets import PRESETS
 from labcore.cli import commands, sweeping
 from labcore.cli.main import main, parser
 from labcore.errors import LabError
@@ -145,11 +144,7 @@ def test_a_resumed_run_takes_knobs_that_go_together_with_each_other_and_with_tho
     assert main(["resume", run_id, "--set", "mini_batches=11", "--set", "prompts_per_step=33"]) == 0
 
 
-def test_listing(capsys):
-    said = (main(["list"]), capsys.readouterr().out)[1]
-    assert "grpo" in said and PRESETS["no_clip"].look[0] in said
-    assert main(["list", "--json"]) == 0 and set(json.loads(capsys.readouterr().out)) == {"algorithms", "tasks",
-                                                                                          "models", "presets"}
+def test_no_runs_yet(capsys):
     assert main(["runs"]) == 0 and "No runs yet" in capsys.readouterr().out
 
 

@@ -39,6 +39,8 @@ def test_a_terminal_shows_what_a_long_step_does_in_one_line(capsys, monkeypatch,
         "loading the model", "step 1: sampling 3 of 8 tokens", "1/10  reward 0.500  30.0 s/step  4 min 30 s left",
         "step 2: sampling 5 of 8 tokens, about 12 s left in this step  4 min 30 s left"]
     assert shown[-1].endswith("\n")
+    line.show(run_id, Record(10, 80, {"reward": 0.5}), 300.0)
+    assert capsys.readouterr().err.endswith("10/10  reward 0.500  30.0 s/step"), "the last step leaves no time"
 
 
 def test_a_log_file_has_a_line_now_and_then_and_none_of_quick_steps(capsys, clock, store):

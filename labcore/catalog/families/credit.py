@@ -12,11 +12,13 @@ from labcore.catalog.knob import Knob
 from labcore.catalog.worked import Numbers, Unrecorded, Worked
 
 GAMMA = Knob(
-    "gamma", "Discount", 1.0, "Higher: late rewards count in full. Lower: early tokens get less of the final "
-    "reward.", "live", 0.0, 1.0, (0.95, 1.0), r"\gamma", group="advantage")
+    "gamma", "Discount", 1.0, "Factor by which a reward counts less for each token before it. 1: late rewards count in "
+    "full. Lower: early tokens get less of the final reward.", "live", 0.0, 1.0, (0.95, 1.0), r"\gamma",
+    group="advantage")
 GAE_LAMBDA = Knob(
-    "gae_lambda", "GAE λ", 0.95, "Higher: trusts sampled returns (unbiased, noisy). Lower: trusts the critic (steady, "
-    "biased while the critic is wrong).", "live", 0.0, 1.0, (0.9, 1.0), r"\lambda", group="advantage")
+    "gae_lambda", "GAE λ", 0.95, "Mixture of sampled returns and the critic's values. Higher: trusts sampled returns "
+    "(unbiased, noisy). Lower: trusts the critic (steady, biased while the critic is wrong).", "live", 0.0, 1.0,
+    (0.9, 1.0), r"\lambda", group="advantage")
 VALUE = (
     Knob("value_beta", "Temperature of the best value", 0.5, "Higher: V* is nearer to the mean reward of the "
          "reference's completions. Lower: nearer to the best of these "

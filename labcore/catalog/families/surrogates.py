@@ -56,13 +56,13 @@ RATIO = Family("ratio", "ratio", "labcore.maths.ratios", ("logprobs", "old_logpr
 ))
 
 CLIP_LOW = Knob(
-    "clip_low", "Clip, low side", 0.2, "Higher: tokens with negative advantage may lose more probability per batch. "
-    "Lower: more careful, slower.", "live", 0.0, 1.0, (0.1, 0.3), r"\varepsilon_{low}", group="clip",
-    reach=(0.0, 1.0), aliases="epsilon cliprange")
+    "clip_low", "Clip, low side", 0.2, "Distance of the ratio's lower bound from 1. Higher: tokens with negative "
+    "advantage may lose more probability per batch. Lower: more careful, slower.", "live", 0.0, 1.0, (0.1, 0.3),
+    r"\varepsilon_{low}", group="clip", reach=(0.0, 1.0), aliases="epsilon cliprange")
 CLIP_HIGH = Knob(
-    "clip_high", "Clip, high side", 0.2, "Higher: rare tokens with positive advantage may grow faster, entropy lasts "
-    "longer. Lower: more careful, slower.", "live", 0.0, 100.0, (0.1, 0.4), r"\varepsilon_{high}", group="clip",
-    reach=(0.0, 5.0), aliases="epsilon_high cliprange")
+    "clip_high", "Clip, high side", 0.2, "Distance of the ratio's upper bound from 1. Higher: rare tokens with "
+    "positive advantage may grow faster, entropy lasts longer. Lower: more careful, slower.", "live", 0.0, 100.0,
+    (0.1, 0.4), r"\varepsilon_{high}", group="clip", reach=(0.0, 5.0), aliases="epsilon_high cliprange")
 DUAL_CLIP = Knob(
     "dual_clip", "Dual clip c", 3.0, "Upper bound of the ratio for tokens with negative advantage, "
     "where the plain clip has none. Lower: one such token cannot dominate an update. Higher: "

@@ -11,16 +11,18 @@ from labcore.catalog.llm.optimizer import OPTIMIZER
 from labcore.catalog.llm.staleness import STALENESS
 
 LEARNING_RATE = Knob(
-    "learning_rate", "Learning rate", 1e-3, "Higher: learns faster, until an update overshoots and the policy breaks. "
-    "Lower: slow and steady.", "live", 0.0, 1.0, (1e-5, 3e-3), r"\eta", scale="log", group="optimisation",
+    "learning_rate", "Learning rate", 1e-3, "Size of the optimizer's steps. Higher: learns faster, until an update "
+    "overshoots and the policy breaks. Lower: slow and steady.", "live", 0.0, 1.0, (1e-5, 3e-3), r"\eta",
+    scale="log", group="optimisation",
     reach=(1e-5, 1e-2), aliases="lr")
 MAX_GRAD_NORM = Knob(
     "max_grad_norm", "Gradient clip", 1.0, "Longer gradients are scaled down to this norm. Higher: lets rare large "
     "steps through; lower: damps all steps.", "live", 1e-6, 1e6, (0.1, 10), scale="log", advanced=True,
     group="optimisation", aliases="gradient clipping")
 TEMPERATURE = Knob(
-    "temperature", "Temperature", 1.0, "Higher: more varied completions, more exploration, more mistakes. Lower: "
-    "repeats what it is sure of.", "next batch", 0.05, 5.0, (0.5, 1.5), r"\tau", group="sampling", reach=(0.1, 2.0))
+    "temperature", "Temperature", 1.0, "Divisor of the logits when completions are sampled. Higher: more varied "
+    "completions, more exploration, more mistakes. Lower: repeats completions that are likely already.", "next batch",
+    0.05, 5.0, (0.5, 1.5), r"\tau", group="sampling", reach=(0.1, 2.0))
 TOP_K = Knob(
     "top_k", "Top-k", 0, "Sample among the k likeliest tokens only; 0: all. Lower: fewer slips, less exploration.",
     "next batch", 0, 100_000, advanced=True, group="sampling")
@@ -121,9 +123,9 @@ DEMONSTRATIONS = (
 )
 
 ONLINE = (
-    Knob("beta", "KL coefficient", 0.0, "Higher: stays closer to the reference, learns more slowly. Lower: free to "
-         "move, and to break or exploit the reward.", "live", 0.0, 10.0, (0.0, 0.2), r"\beta", "reward/nat",
-         group="kl", reach=(0.0, 1.0), aliases="kl_coef"),
+    Knob("beta", "KL coefficient", 0.0, "Price in reward of one nat of KL to the reference. Higher: stays closer to "
+         "the reference, learns more slowly. Lower: free to move, and to break or exploit the reward.", "live", 0.0,
+         10.0, (0.0, 0.2), r"\beta", "reward/nat", group="kl", reach=(0.0, 1.0), aliases="kl_coef"),
     LEARNING_RATE.with_default(7e-4),
     surrogates.CLIP_LOW, surrogates.CLIP_HIGH,
     Knob("group_size", "Group size", 8, "Completions per prompt. Higher: better baselines, fewer zero-variance "
@@ -139,7 +141,8 @@ ONLINE = (
          "divide the prompts per step (groups stay whole). Higher: more, noisier updates. Lower: fewer, steadier "
          "ones.", "next batch", 1, 4096, advanced=True, group="optimisation", aliases="ppo_mini_batch_size"),
     *SAMPLING, *FILTERS,
-    Knob("entropy_coef", "Entropy bonus", 0.0, "Higher: keeps the policy varied for longer. Lower: lets it commit.",
+    Knob("entropy_coef", "Entropy bonus", 0.0, "Weight of the policy's entropy, which the loss raises. Higher: "
+         "completions stay varied for longer. Lower: the policy becomes certain sooner. 0: off.",
          "live", 0.0, 1.0, (0.0, 0.02), "c_H", "reward/nat", advanced=True, group="kl",
          reach=(0.0, 0.2), aliases="entropy_coeff"),
     Knob("entropy_target", "Entropy target", 0.0, "While the entropy is below this target, the coefficient of the "
@@ -237,9 +240,10 @@ ONLINE = (
 )
 
 PREFERENCE = (
-    Knob("beta", "Inverse temperature", 1.0, "Higher: stays closer to the reference. Lower: separates the pairs "
-         "more strongly and drifts further. Large models with long answers use about 0.1.", "live", 1e-4, 100.0,
-         (0.05, 5), r"\beta", "per nat", scale="log", group="kl", reach=(0.01, 10.0)),
+    Knob("beta", "Inverse temperature", 1.0, "Factor of the log-ratios in the loss. Higher: stays closer to the "
+         "reference. Lower: separates the pairs more strongly and drifts further. Large models with long answers use "
+         "about 0.1.", "live", 1e-4, 100.0, (0.05, 5), r"\beta", "per nat", scale="log", group="kl",
+         reach=(0.01, 10.0)),
     LEARNING_RATE,
     Knob("pairs_per_step", "Pairs per step", 64, "Pairs in a batch. Higher: a steadier gradient, more compute per "
          "step. Lower: less compute, noisier.", "next batch", 1, 4096, (8, 128), "B", group="loss"),

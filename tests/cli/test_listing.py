@@ -1,0 +1,45 @@
+"""The command `list`: one line for each name, and single names in full."""
+
+from __future__ import annotations
+
+import json
+
+from labcore.catalog.kinds import KINDS
+from labcore.catalog.presets import PRESETS
+from labcore.cli.main import main
+from tests.words import says
+
+
+def printed(capsys, *arguments: str) -> str:
+    assert main(["list", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_overview_has_a_line_for_each_name_and_no_knobs(capsys):
+    said, row = printed(capsys), KINDS["llm"]
+    names = [line.split()[0] for line in said.splitlines() if "  " in line]
+    assert names == [*row.algorithms, *row.tasks, *row.models, *(key for key, each in PRESETS.items()
+                                                                 if each.kind == "llm")]
+    assert len(said.splitlines()) < len(names) + 20 and "clip_low" not in said
+
+
+def test_names_are_printed_in_full(capsys):
+    said = printed(capsys, "grpo", "sort", "no_clip", "tiny")
+    assert says(said, "grpo", "clip_low", "0.2", "live", "sort", "letters", "6", "tiny", "no_clip")
+    assert "pretrained 1e-06, LoRA 1e-05" in said and "compare with: clip" in said
+    assert all(sentence in said for sentence in PRESETS["no_clip"].look) and "\nppo" not in said
+    assert says(printed(capsys, "guess"), "Find a hidden number", "largest", "guess", *PRESETS["guess"].look[:1])
+
+
+def test_json_has_the_tables_or_the_named_entries_with_their_knobs(capsys):
+    found = json.loads(printed(capsys, "--json"))
+    assert set(found) == {"algorithms", "tasks", "models", "presets"} and len(found["algorithms"]) > 60
+    found = json.loads(printed(capsys, "ppo", "--json"))
+    assert {title: [*table] for title, table in found.items()} == {
+        "algorithms": ["ppo"], "tasks": [], "models": [], "presets": []}
+    assert "gae_lambda" in {knob["key"] for knob in found["algorithms"]["ppo"]["knobs"]}
+
+
+def test_an_unknown_name_is_one_sentence(capsys):
+    assert main(["list", "grop"]) == 1
+    assert says(capsys.readouterr().err, "no algorithm, task, model or preset", "'grop'", "llm", "did you mean 'grpo'")
