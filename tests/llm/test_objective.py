@@ -1,11 +1,9 @@
 """The one line of every online algorithm, with the catalog's rows: TRL's losses, and the exact policy gradient."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 from functools import wraps
 from math import exp
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,11 +18,11 @@ from labcore.llm.objective import Totals
 from labcore.llm.rollout import Rollout, credit
 from labcore.maths.logprobs import logprobs_and_entropy
 from tests.llm.tools import every_completion, model, prompts
+from tests.references import golden
 
-FILES = Path(__file__).parents[1] / "golden"
-GRPO = json.loads((FILES / "trl_grpo_loss.json").read_text("utf-8"))
-GMPO = json.loads((FILES / "trl_gmpo_loss.json").read_text("utf-8"))  # on the inputs of GRPO
-RLOO = json.loads((FILES / "trl_rloo_loss.json").read_text("utf-8"))
+GRPO = golden("trl_grpo_loss")
+GMPO = golden("trl_gmpo_loss")  # on the inputs of GRPO
+RLOO = golden("trl_rloo_loss")
 
 
 def knobs(key: str, **changed):

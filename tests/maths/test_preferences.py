@@ -1,6 +1,4 @@
-import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +7,9 @@ from labcore.catalog.choices import PREFERENCE_LOSS
 from labcore.maths import preferences
 from labcore.maths.call import member
 from labcore.maths.masked import masked_sum
+from tests.references import golden
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_dpo_loss.json").read_text("utf-8"))
+GOLDEN = golden("trl_dpo_loss")
 PLAIN = {"loss_type": ["sigmoid"], "loss_weights": None, "label_smoothing": 0.0, "f_divergence_type": "reverse_kl",
          "ld_alpha": None, "use_weighting": False}
 CASES = [case for case in GOLDEN["cases"] if PLAIN.items() <= case["config"].items()]

@@ -1,9 +1,7 @@
 """Whole objectives, put together from the catalog's choices as a loop does it, against TRL's losses and gradients."""
 
-import json
 from collections import Counter
 from functools import wraps
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,10 +11,10 @@ from labcore.maths import aggregation, kl, ratios, surrogates, weights
 from labcore.maths.call import call, member
 from labcore.maths.masked import masked_mean
 from tests.every import every
+from tests.references import golden
 
-FILES = Path(__file__).parents[1] / "golden"
-GRPO = json.loads((FILES / "trl_grpo_loss.json").read_text("utf-8"))
-RLOO = json.loads((FILES / "trl_rloo_loss.json").read_text("utf-8"))
+GRPO = golden("trl_grpo_loss")
+RLOO = golden("trl_rloo_loss")
 FAMILY = {family.key: family for family in FAMILIES}
 AGGREGATIONS = {"grpo": "sequence_mean_token_mean", "bnpo": "token_mean", "dapo": "token_mean",
                 "dr_grpo": "constant_length", "cispo": "token_mean", "sapo": "sequence_mean_token_mean",
