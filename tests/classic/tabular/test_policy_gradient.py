@@ -298,6 +298,14 @@ def test_the_better_ones_learn_the_others(name, world, short, knobs):
     assert best - short < value(name, maze, 40_000 if name == "reinforce" else 20_000, **knobs) <= best + 1e-9
 
 
+def test_episodes_that_wait_for_an_update_are_in_the_state_of_their_learner():
+    maze, knobs = slippery(), {**KNOBS, "episodes_per_update": 3}
+    made, again = (PolicyLearner(policy_gradient.reinforce, maze.states, 4) for _ in range(2))
+    next(step for step in walk(MazeEnv(maze, max_steps=30), made, knobs, np.random.default_rng(3)) if step.ended)
+    again.load(made.state())
+    assert again.tables.batch == made.tables.batch and again.tables.finished == made.tables.finished == 1
+
+
 def test_the_total_return_is_that_of_its_own_episode():
     """r = 1, 2 and then an end; r = 4, 8 and then an end: G_0 = 1 + ½·2 and 4 + ½·8."""
     steps = Steps.of([Step(0, 0, 0, 1.0, 1, False, False), Step(1, 1, 0, 2.0, 2, True, False),
