@@ -1,13 +1,12 @@
 """Whole objectives, put together from the catalog's choices as a loop does it, against TRL's losses and gradients."""
 
 from collections import Counter
-from functools import wraps
 
 import pytest
 import torch
 
 from labcore.catalog.choices import FAMILIES
-from labcore.maths import aggregation, kl, ratios, surrogates, weights
+from labcore.maths import surrogates, weights
 from labcore.maths.call import call, member
 from labcore.maths.masked import masked_mean
 from tests.every import every
@@ -21,7 +20,6 @@ AGGREGATIONS = {"grpo": "sequence_mean_token_mean", "bnpo": "token_mean", "dapo"
                 "vespo": "token_mean", "luspo": "sequence_mean_token_sum"}
 SURROGATES = {"cispo": "detached_weight", "sapo": "soft_gate", "vespo": "gamma_weight"}
 CASES = GRPO["cases"]
-IDS = [f"{n}-{case['config']['loss_type']}" for n, case in enumerate(CASES)]
 
 
 def choices(config):
@@ -57,9 +55,9 @@ def quantities(config):
             "max_new_tokens": config["max_completion_length"], "entropies": inputs["entropies"]}
 
 
-def objective(names, given, mutant=()):
+def objective(names, given):
     """L = agg[−w S + β KL], its gradient by the log-probabilities, and the quantities made on the way."""
-    functions = {key: member(FAMILY[key], name) for key, name in names.items()} | dict(mutant)
+    functions = {key: member(FAMILY[key], name) for key, name in names.items()}
     own = FAMILY["surrogate"][names["surrogate"]].own_ratio  # the chosen one is then the KL's alone
     q = {**given, "ratio": call(member(FAMILY["ratio"], own) if own else functions["ratio"], {}, given)}
     q["token_losses"] = -call(functions["surrogate"], {}, q).expand_as(q["logprobs"])
@@ -81,9 +79,10 @@ def switched_on(q):
         yield call(weights.near_policy, {}, q)
 
 
-def check(close, case, mutant=()):
+@every("case", CASES)
+def test_matches_trl_grpo(close, case):
     config = case["config"]
-    loss, gradient, q = objective(choices(config), quantities(config), mutant)
+    loss, gradient, q = objective(choices(config), quantities(config))
     entropy = masked_mean(q["entropies"], q["completion_mask"])
     if config["entropy_coef"]:
         close(loss, case["metrics"]["policy_loss"])
@@ -122,11 +121,6 @@ def check_clip_metrics(close, q, by_sequence, metrics):
     close(max(row["high"] for row in rows), metrics["clip_ratio/high_max"], torch.float32)
 
 
-@every("case", CASES)
-def test_matches_trl_grpo(close, case):
-    check(close, case)
-
-
 def test_the_cases_are_many_and_of_each_kind():
     kinds = Counter(case["config"]["loss_type"] for case in CASES)
     assert len(CASES) == 82 and kinds.keys() == {*AGGREGATIONS}
@@ -140,134 +134,17 @@ def test_the_cases_are_many_and_of_each_kind():
 RLOO_CHOICES = {"ratio": "sequence_sum", "surrogate": "clip", "aggregation": "sequence_mean_token_mean"}
 
 
-def check_rloo(close, case, mutant=()):
+@pytest.mark.parametrize("case", RLOO["cases"], ids=["0.2-0.2", "0.1-0.3"])
+def test_matches_trl_rloo(close, case):
+    """One loss per sequence, spread over its T tokens and averaged back, is that loss: value and gradient."""
     inputs = {key: torch.tensor(value, dtype=torch.float64) for key, value in RLOO["inputs"].items()}
     loss, gradient, q = objective(RLOO_CHOICES, {
         "logprobs": inputs["per_token_logps"].requires_grad_(), "old_logprobs": inputs["old_per_token_logps"],
         "advantages": inputs["advantages"][:, None], "completion_mask": inputs["completion_mask"].bool(), "beta": 0.0,
-        "clip_low": case["epsilon"], "clip_high": case["epsilon_high"], "total_rows": 6}, mutant)
+        "clip_low": case["epsilon"], "clip_high": case["epsilon_high"], "total_rows": 6})
     close(loss, case["loss"])
     close(gradient, case["grad_logps"])
     check_clip_metrics(close, q, True, case["metrics"])
-
-
-@pytest.mark.parametrize("case", RLOO["cases"], ids=["0.2-0.2", "0.1-0.3"])
-def test_matches_trl_rloo(close, case):
-    """One loss per sequence, spread over its T tokens and averaged back, is that loss: value and gradient."""
-    check_rloo(close, case)
-
-
-def negated(function):
-    @wraps(function)  # with the parameter names, by which it is called
-    def wrong_sign(**given):
-        return -function(**given)
-    return wrong_sign
-
-
-def surrogate_of(case):
-    return choices(case["config"])["surrogate"]
-
-
-@every("case", CASES)
-def test_the_wrong_sign_is_rejected_everywhere(close, case):
-    with pytest.raises(AssertionError):
-        check(close, case, {"surrogate": negated(getattr(surrogates, surrogate_of(case)))})
-
-
-# Mistakes that people make: each must be caught by at least one reference case.
-MUTANTS = {
-    "maximum for minimum": {"surrogate": lambda ratio, advantages, clip_low, clip_high: torch.maximum(
-        ratio * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)},
-    "clip bounds exchanged": {"surrogate": lambda ratio, advantages, clip_low, clip_high: surrogates.clip(
-        ratio, advantages, clip_high, clip_low)},
-    "no clip": {"surrogate": surrogates.cpi},
-    "ratio without gradient": {"ratio": lambda logprobs, old_logprobs, completion_mask: ratios.token(
-        logprobs, old_logprobs, completion_mask).detach() + 0 * logprobs},
-    "ratio upside down": {"ratio": lambda logprobs, old_logprobs, completion_mask: ratios.token(
-        old_logprobs, logprobs, completion_mask)},
-    "ratio against the reference": {"ratio": lambda logprobs, ref_logprobs, completion_mask: ratios.token(
-        logprobs, ref_logprobs, completion_mask)},
-    "KL of the wrong sign": {"kl_estimator": lambda logprobs, ref_logprobs, ratio: -kl.ratio_k3(
-        logprobs, ref_logprobs, ratio)},
-    "k3 upside down": {"kl_estimator": lambda logprobs, ref_logprobs: kl.k3(ref_logprobs, logprobs)},
-    "k1 for k3": {"kl_estimator": kl.k1},
-    "mask ignored": {"aggregation": lambda token_losses: token_losses.mean()},
-    "part's own denominator": {"aggregation": lambda token_losses, completion_mask: aggregation.token_mean(
-        token_losses, completion_mask, int(completion_mask.sum()))},
-}
-
-
-# The same for the surrogates that are not a clip.
-OTHER_MUTANTS = {
-    "detached_weight": {
-        "weight with a gradient": lambda ratio, logprobs, advantages, ratio_cap:
-            ratio.clamp(max=ratio_cap) * advantages * logprobs,
-        "no cap": lambda ratio, logprobs, advantages: ratio.detach() * advantages * logprobs,
-        "cap of 1 + ε": lambda ratio, logprobs, advantages, ratio_cap: surrogates.detached_weight(
-            ratio, logprobs, advantages, 1 + ratio_cap),
-        "capped for A > 0 only": lambda ratio, logprobs, advantages, ratio_cap: torch.where(
-            advantages > 0, ratio.detach().clamp(max=ratio_cap), ratio.detach()) * advantages * logprobs,
-        "capped on both sides": lambda ratio, logprobs, advantages, ratio_cap: ratio.detach().clamp(
-            2 - ratio_cap, ratio_cap) * advantages * logprobs,
-        "no weight": lambda logprobs, advantages: advantages * logprobs},
-    "soft_gate": {
-        "gates exchanged": lambda ratio, advantages, gate_positive, gate_negative: surrogates.soft_gate(
-            ratio, advantages, gate_negative, gate_positive),
-        "one gate": lambda ratio, advantages, gate_positive: surrogates.soft_gate(
-            ratio, advantages, gate_positive, gate_positive),
-        "not centred on ρ = 1": lambda ratio, advantages, gate_positive, gate_negative: surrogates.soft_gate(
-            ratio + 1, advantages, gate_positive, gate_negative),
-        "half the slope": lambda ratio, advantages, gate_positive, gate_negative: surrogates.soft_gate(
-            ratio, advantages, gate_positive, gate_negative) / 2,
-        "a clip": lambda ratio, advantages, clip_low, clip_high: surrogates.clip(
-            ratio, advantages, clip_low, clip_high)},
-    "gamma_weight": {
-        "weight with a gradient": lambda ratio, logprobs, advantages: ratio ** 2 * (3 * (1 - ratio)).exp()
-            * advantages * logprobs,
-        "sides exchanged": lambda ratio, logprobs, advantages: surrogates.gamma_weight(
-            ratio, logprobs, advantages, 3.0, 2.0, 2.0, 3.0),
-        "not 1 at ρ = 1": lambda ratio, logprobs, advantages: surrogates.gamma_weight(
-            ratio, logprobs, advantages, 2.0, 3.0, 3.0, 2.0) / 2,
-        "no weight": lambda logprobs, advantages: advantages * logprobs},
-}
-# The same for the switches: each must change the one case that turns it on.
-SWITCHES = {"clip_delta": [74], "top_entropy_share": [75, 76], "off_policy_threshold": [78]}
-
-
-def rejected(check_case, close, cases, mutant):
-    count = 0
-    for case in cases:
-        try:
-            check_case(close, case, mutant)
-        except AssertionError:
-            count += 1
-    return count
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_mistakes_are_rejected(close, name):
-    assert rejected(check, close, [case for case in CASES if surrogate_of(case) == "clip"], MUTANTS[name]) > 0
-
-
-@pytest.mark.parametrize(("surrogate", "name"), [(key, name) for key, mutants in OTHER_MUTANTS.items()
-                                                 for name in mutants])
-def test_mistakes_in_other_surrogates_are_rejected(close, surrogate, name):
-    cases = [case for case in CASES if surrogate_of(case) == surrogate]
-    assert rejected(check, close, cases, {"surrogate": OTHER_MUTANTS[surrogate][name]}) > 0
-
-
-@pytest.mark.parametrize("key", SWITCHES)
-def test_a_switch_that_is_forgotten_is_noticed(close, key, monkeypatch):
-    real = quantities
-    monkeypatch.setitem(globals(), "quantities", lambda config: real(config) | {
-        key: 1.0 if key == "top_entropy_share" else 0.0})
-    assert rejected(check, close, [CASES[number] for number in SWITCHES[key]], {}) == len(SWITCHES[key])
-
-
-@pytest.mark.parametrize("mutant", [{"surrogate": negated(surrogates.clip)}, {"ratio": ratios.sequence_mean},
-                                    {"ratio": ratios.token}, {"aggregation": aggregation.sequence_mean_token_sum}])
-def test_rloo_mistakes_are_rejected(close, mutant):
-    assert rejected(check_rloo, close, RLOO["cases"], mutant) == 2
 
 
 def reinforce_worked_example(golden, name):
