@@ -168,19 +168,6 @@ def test_a_ratio_of_sequences_is_made_from_the_whole_completion(kind, more, work
     assert lines_of(one, ratio=kind)["Ratio"].worked.startswith(worked)
 
 
-def test_the_other_surrogates_by_hand():
-    one = group(1, 0, moved=0.4)
-    value = exp(0.4) * 0.70701 * -0.1
-    one["completions"][0] |= {"objective": [value] * 2}
-    found = lines_of(one, surrogate="detached_weight", ratio_cap=5.0)["Surrogate"]
-    assert found.worked == "1.4918 × 0.7070 × (−0.1000)" and found.result == "−0.1055"
-    one["completions"][0] |= {"objective": [0.70701 * -0.1] * 2}
-    assert lines_of(one, surrogate="score_function")["Surrogate"].result == "−0.0707"
-    one["completions"][0] |= {"objective": [4 / 1 / (1 + exp(-(exp(0.4) - 1))) * 0.70701] * 2}
-    gate = lines_of(one, surrogate="soft_gate", gate_positive=1.0, gate_negative=1.05)["Surrogate"]
-    assert gate.worked == "4/1 × σ(1 × (1.4918 − 1.0000)) × 0.7070"
-
-
 @pytest.mark.parametrize("choice", [choice for choice in choices.SURROGATE if choice.worked],
                          ids=lambda choice: choice.key)
 @pytest.mark.parametrize("moved", [0.02, 0.4, -0.4])

@@ -46,19 +46,12 @@ def test_without_options_it_is_the_newest_checkpoint_and_the_same_random_numbers
 
 @pytest.mark.parametrize("given, words", [
     (("--step", "5"), "has no checkpoint of step 5: fork it from step 0 or 8"),
-    (("--algorithm", "value_iteration"), "neither can start from the other's checkpoint"),
-    (("--algorithm", "sarssa"), "did you mean 'sarsa'"),
     (("--seed", "3"), "use fresh random numbers (--fresh)"),
-    (("--steps", "2"), "cannot end at step 2"),
     (("--set", "alpha"), "is no KNOB=VALUE"),
 ])
 def test_what_cannot_be_is_one_sentence(capsys, parent, given, words):
     assert words in refused(capsys, "fork", parent, *given)
     assert len(Store().runs()) == 1
-
-
-def test_a_run_that_there_is_not(capsys):
-    assert "There is no run 'nobody'" in refused(capsys, "fork", "nobody")
 
 
 def test_a_checkpoint_without_its_optimizer_says_so(capsys, parent):

@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_training(capsys, tmp
     assert not (home() / "lab.db").exists()
 
 
-@pytest.mark.parametrize("command", [("pause",), ("step",), ("stop",), ("resume",), ("set",), ("export",)])
+@pytest.mark.parametrize("command", [("pause",), ("step",), ("stop",), ("resume",), ("set",), ("export",), ("fork",)])
 def test_a_run_that_there_is_not(capsys, command, tmp_path):
     rest = {"set": ("beta=1",), "export": ("--out", str(tmp_path / "out"))}.get(command[0], ())
     assert "There is no run 'nobody'" in refused(capsys, *command, "nobody", *rest)

@@ -125,16 +125,12 @@ def test_ctrl_c_stops_all_and_loses_nothing(capsys, monkeypatch):
 @pytest.mark.parametrize("given, words", [
     (("--sweep", "alpha"), "is no KNOB=VALUE"),
     (("--sweep", "alpha=0.1", "--sweep", "alpha=0.2"), "The knob alpha is swept twice"),
-    (("--sweep", "alpha=0.1,x"), "With `alpha=x`: `alpha` must be a number"),
     (("--sweep", "alpha=0.1,"), "`alpha` must be a number"),
-    (("--sweep", "alhpa=1"), "did you mean 'alpha'"),
     (("--seeds", "a"), "write whole numbers with commas"),
-    (("--seeds", "0,0"), "seed 0 twice"),
     (("--metric", "rewrad"), "There is no metric 'rewrad'"),
     (("--min-steps", "3"), "--min-steps and --reduction-factor belong to early stopping"),
     (("--early-stopping", "entropy"), "cannot use 'entropy' of Q-learning"),
     (("--early-stopping", "--min-steps", "12"), "begins after 12 steps, and the runs have 12"),
-    (("--early-stopping", "--reduction-factor", "1"), "factor of early stopping is 1"),
 ])
 def test_what_cannot_be_is_one_sentence_and_nothing_is_queued(capsys, given, words):
     assert words in refused(capsys, *MAZE, *given)

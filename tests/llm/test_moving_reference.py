@@ -1,7 +1,5 @@
 """The reference that follows the policy: how far, how often, and that a resumed run has it where it was."""
 
-import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +7,9 @@ import torch
 from labcore.errors import LabError
 from labcore.llm.moving_reference import follow_policy
 from tests.llm.tools import records, session, shake, weights
+from tests.references import golden
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_sampler.json").read_text("utf-8"))["moved_reference"]
+GOLDEN = golden("trl_sampler")["moved_reference"]
 
 
 def test_the_weights_are_those_of_trl_s_callback(monkeypatch):

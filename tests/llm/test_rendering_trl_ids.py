@@ -20,8 +20,9 @@ from labcore.tasks.prompts import Prompts
 from labcore.tasks.task import Pair, Problem, Single
 from tests.every import every
 from tests.llm.tokenizers import TOKENIZERS, Model
+from tests.references import golden
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_ids.json").read_text("utf-8"))
+GOLDEN = golden("trl_ids")
 CPU, CONTEXT = torch.device("cpu"), 10_000
 KNOBS = {"verifier": "length", "length_low": 0, "length_high": 9}
 CASES = {(tokenizer, kind, name): made for tokenizer, kinds in GOLDEN["ids"].items() for kind, rows in kinds.items()

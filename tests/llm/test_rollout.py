@@ -1,8 +1,6 @@
 """Credit: what a completion's tokens earn, with the KL paid where the row says; groups stay whole when cut."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
@@ -13,6 +11,7 @@ from labcore.catalog.kinds import algorithm
 from labcore.llm.rollout import Rollout, credit, total_rewards
 from tests.every import every
 from tests.llm.tools import prompts
+from tests.references import golden
 
 MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False], [True, True, True]])
 OLD = torch.tensor([[-1.0, -2.0, -0.5], [-0.3, 0, 0], [-1.0, -1.0, 0], [-2.0, -0.5, -1.5]])
@@ -149,7 +148,7 @@ def test_groups_are_compared_with_themselves():
     assert whole[2, 0] > 0 > whole[3, 0] and whole[0, 0] > 3 * whole[2, 0]
 
 
-TRL = json.loads((Path(__file__).parents[1] / "golden" / "trl_rloo_advantages.json").read_text("utf-8"))
+TRL = golden("trl_rloo_advantages")
 
 
 @every("case", TRL["cases"])

@@ -1,7 +1,5 @@
 """Answers cut into steps: TRL's own ids and places, the places in a completion's own tokens, and the scores there."""
 
-import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,9 +10,10 @@ from labcore.llm.nets.tokenizer import character_tokenizer
 from labcore.llm.steps import at_places, cut_into_steps, encode_steps, given_steps, step_scores
 from labcore.tasks.task import Problem
 from tests.llm.tools import session, shake
+from tests.references import golden
 from tests.words import saying
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_prm.json").read_text())
+GOLDEN = golden("trl_prm")
 TOKENIZER = character_tokenizer()
 END = TOKENIZER.eos_token_id
 

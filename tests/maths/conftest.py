@@ -1,14 +1,12 @@
 """One tolerance per dtype, and the tools that every maths test uses."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
+from tests import references
+
 # Relative and absolute. Reference numbers in float32 carry a rounding of their own at every step.
 TOLERANCE = {torch.float64: (1e-9, 1e-11), torch.float32: (1e-5, 2e-6)}
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +31,7 @@ def golden():
             return {key: numbers(item) for key, item in node.items()}
         return float("nan") if node == "NaN" else node
 
-    def load(name):
-        return numbers(json.loads((GOLDEN / f"{name}.json").read_text("utf-8")))
-    return load
+    return lambda name: numbers(references.golden(name))
 
 
 @pytest.fixture

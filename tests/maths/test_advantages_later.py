@@ -1,15 +1,14 @@
 """MaxRL, pass@k, OPO and GPG: against verl, against a slow loop, at their limits, and what their gradients estimate."""
 
 import itertools
-import json
-from pathlib import Path
 
 import pytest
 import torch
 
 from labcore.maths import advantages
+from tests.references import golden
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "verl_rows.json").read_text("utf-8"))
+GOLDEN = golden("verl_rows")
 NAMES = ("mean_scaled", "best_over_rest", "length_weighted", "group_mean_active")
 LENGTHS = torch.tensor([[1, 2, 3, 4, 5, 6]])
 

@@ -1,6 +1,5 @@
 """The advantage over an opponent: by hand, beside TRL's Nash-MD with its gradient, and at its limits."""
 
-import json
 from math import exp, nan
 
 import pytest
@@ -10,9 +9,9 @@ from labcore.maths.advantages import win_probability
 from labcore.maths.aggregation import sequence_mean_token_sum
 from labcore.maths.kl import k2
 from labcore.maths.surrogates import score_function
-from tests.maths.conftest import GOLDEN
+from tests.references import golden
 
-TRL = json.loads((GOLDEN / "trl_opponents.json").read_text("utf-8"))
+TRL = golden("trl_opponents")
 
 
 def test_worked_by_hand(close):

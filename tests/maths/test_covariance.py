@@ -1,15 +1,14 @@
 """Clip-Cov and KL-Cov: against verl, by hand, against a slow loop, and at their limits."""
 
-import json
 from math import inf
-from pathlib import Path
 
 import pytest
 import torch
 
 from labcore.maths import aggregation, covariance, ratios, surrogates
+from tests.references import golden
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "verl_rows.json").read_text("utf-8"))
+GOLDEN = golden("verl_rows")
 OF_VERL = {"clip_low": 0.05, "clip_high": 0.1, "cov_share": 0.9, "cov_low": 0.05, "cov_high": 1.0}
 
 

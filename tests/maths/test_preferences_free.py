@@ -1,8 +1,6 @@
 """The losses without a reference against TRL's CPOTrainer and TPOTrainer: value and gradient
 (`tests/golden/trl_cpo.py`, `tests/golden/trl_tpo.py`)."""
 
-import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,9 +10,10 @@ from labcore.llm.preference_objective import Sides
 from labcore.maths import preferences
 from labcore.maths.logprobs import selective_log_softmax
 from tests.every import every
+from tests.references import golden
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_cpo.json").read_text("utf-8"))
-TRIPLES = json.loads((Path(__file__).parents[1] / "golden" / "trl_tpo.json").read_text("utf-8"))
+GOLDEN = golden("trl_cpo")
+TRIPLES = golden("trl_tpo")
 CASES = GOLDEN["cases"]
 
 

@@ -1,7 +1,5 @@
 """The 59 preference losses of TRL: value, gradient by the token log-probs, and metrics."""
 
-import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +8,9 @@ from labcore.catalog.choices import LOSSES
 from labcore.llm.preference_objective import Sides, implicit_rewards, loss, summed
 from labcore.maths import preferences
 from labcore.runs.spec.run_spec import make
+from tests.references import golden
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_dpo_loss.json").read_text("utf-8"))
+GOLDEN = golden("trl_dpo_loss")
 CASES = GOLDEN["cases"]
 OURS = {"ipo": "ipo_mean", "js_divergence": "jensen_shannon", "alpha_divergence": "alpha"}
 

@@ -1,6 +1,5 @@
 """XPO: its loss and gradient beside TRL's, and the term that lowers the reference's completion by hand."""
 
-import json
 
 import pytest
 import torch
@@ -8,9 +7,9 @@ import torch
 from labcore.llm.preference_objective import Sides, loss, summed
 from labcore.maths.preferences import exploration
 from labcore.runs.spec.run_spec import make
-from tests.maths.conftest import GOLDEN
+from tests.references import golden
 
-TRL = json.loads((GOLDEN / "trl_opponents.json").read_text("utf-8"))
+TRL = golden("trl_opponents")
 
 
 def test_only_the_side_of_the_reference_counts(close):

@@ -1,21 +1,19 @@
 """GVPO, A*-PO and REAL: against their authors' code and TRL, by hand, and at their limits."""
 
-import json
 from math import exp, log
-from pathlib import Path
 
 import pytest
 import torch
 
 from labcore.maths import advantages, aggregation, ratios, regression
+from tests.references import golden
 
-ROOT = Path(__file__).parents[1] / "golden"
-GOLDEN = json.loads((ROOT / "later_rows.json").read_text("utf-8"))
+GOLDEN = golden("later_rows")
 
 
 @pytest.fixture
 def given():
-    inputs = json.loads((ROOT / "verl_rows.json").read_text("utf-8"))["inputs"]
+    inputs = golden("verl_rows")["inputs"]
     found = {name: torch.tensor(value, dtype=torch.float64) for name, value in inputs.items()}
     found["counted"] = found["completion_mask"].bool()
     found["logprobs"].requires_grad_()

@@ -1,14 +1,13 @@
 """Losses of answers' tokens: by hand, beside TRL's GKDTrainer with gradients, and at their limits."""
 
-import json
 from math import log
 
 import torch
 
 from labcore.maths.supervised import dft, forward_kl, generalised_jsd, nll, reverse_kl
-from tests.maths.conftest import GOLDEN
+from tests.references import golden
 
-TRL = json.loads((GOLDEN / "trl_distillation.json").read_text("utf-8"))
+TRL = golden("trl_distillation")
 TWO = torch.tensor([[0.5, 0.5], [0.9, 0.1]], dtype=torch.float64).log()  # a policy and its teacher
 
 

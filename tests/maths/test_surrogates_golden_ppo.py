@@ -77,10 +77,3 @@ def test_a_later_mini_batch_tells_the_sign(case, close):
     assert shares["region"] > 0
     with pytest.raises(AssertionError):
         close(-policy_loss, parts[-1]["pg_loss"])
-
-
-def test_a_mask_of_the_wrong_sense_is_rejected(case, close):
-    config, rollout, _ = case
-    advantages = gae(rollout["rewards"], rollout["values"], ~rollout["value_mask"], config["gamma"], config["lam"])
-    with pytest.raises(AssertionError):
-        close(advantages, rollout["advantages_before_whiten"])

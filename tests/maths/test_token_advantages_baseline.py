@@ -1,16 +1,14 @@
 """OTB: against verl, against a slow loop, at its limits, and its variance."""
 
-import json
-from pathlib import Path
 
 import pytest
 import torch
 
 from labcore.maths import advantages
+from tests.references import golden
 
-ROOT = Path(__file__).parents[1] / "golden"
-GOLDEN = json.loads((ROOT / "later_rows.json").read_text("utf-8"))["token_baseline"]
-INPUTS = json.loads((ROOT / "verl_rows.json").read_text("utf-8"))["inputs"]
+GOLDEN = golden("later_rows")["token_baseline"]
+INPUTS = golden("verl_rows")["inputs"]
 MASK = torch.tensor(INPUTS["completion_mask"]).bool()
 OLD, SQUARES = (torch.tensor(each, dtype=torch.float64) for each in (INPUTS["old_logprobs"], GOLDEN["square_sums"]))
 

@@ -1,6 +1,5 @@
 """Advantages from a teacher's log-probs: by hand, beside a slow loop, and at their limits."""
 
-import json
 
 import pytest
 import torch
@@ -8,9 +7,9 @@ import torch
 from labcore.llm.teacher import with_divergence
 from labcore.maths.aggregation import token_mean
 from labcore.maths.token_advantages import teacher_log_ratio, teacher_mean_log_ratio
-from tests.maths.conftest import GOLDEN
+from tests.references import golden
 
-TRL = json.loads((GOLDEN / "trl_opponents.json").read_text("utf-8"))
+TRL = golden("trl_opponents")
 
 OLD = torch.tensor([[-1.0, -2.0, -0.5], [-0.25, -9.0, -9.0]], dtype=torch.float64)
 TEACHER = torch.tensor([[-0.5, -4.0, -0.5], [-1.25, 7.0, 7.0]], dtype=torch.float64)

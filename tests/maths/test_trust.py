@@ -1,15 +1,14 @@
 """The surrogates of `trust` and what they cut off: against verl and ms-swift, by hand, and at their limits."""
 
-import json
 from math import log
-from pathlib import Path
 
 import pytest
 import torch
 
 from labcore.maths import aggregation, ratios, surrogates, trust, weights
+from tests.references import golden
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "verl_rows.json").read_text("utf-8"))
+GOLDEN = golden("verl_rows")
 BOUNDS = {"divergence_low": 0.05, "divergence_high": 0.1}
 
 

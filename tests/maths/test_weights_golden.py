@@ -1,14 +1,13 @@
 """Weights of tokens against TRL's own, and the losses and gradients that they make (`tests/golden/trl_sampler.py`)."""
 
-import json
-from pathlib import Path
 
 import pytest
 import torch
 
 from labcore.maths import aggregation, ratios, surrogates, weights
+from tests.references import golden
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "trl_sampler.json").read_text("utf-8"))
+GOLDEN = golden("trl_sampler")
 GAMMA = {"gamma_power_positive": 2.0, "gamma_rate_positive": 3.0, "gamma_power_negative": 3.0,
          "gamma_rate_negative": 2.0}
 BOUNDS = {"clip_low": 0.4, "clip_high": 0.4}

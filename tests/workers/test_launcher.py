@@ -62,10 +62,6 @@ def states(store, *run_ids) -> list[str]:
     return [store.run(run_id).state for run_id in run_ids]
 
 
-def children_of(lab: Launcher) -> list[psutil.Process]:
-    return psutil.Process(lab._process.pid).children()
-
-
 # ---------------------------------------------------------------- kill -9
 
 

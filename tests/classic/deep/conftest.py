@@ -1,21 +1,17 @@
 """Reference numbers, and small sessions of every method."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 
 from labcore.classic.deep.session import DeepSession
 from labcore.runs.spec.run_spec import make
-
-GOLDEN = Path(__file__).parents[2] / "golden"
+from tests import references
 
 
 @pytest.fixture(scope="session")
 def golden():
     """golden(name): the reference file."""
-    return lambda name: json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
+    return references.golden
 
 
 @pytest.fixture(scope="session")

@@ -122,22 +122,6 @@ def test_the_entropy_bonus_raises_the_entropy(start):
     assert found == sorted(found) and found[-1] > found[0] + 0.01
 
 
-@pytest.mark.parametrize("number", [4, 5])
-def test_a2c_has_the_reference_gradient(golden, number):
-    case = golden("sb3_losses")["cases"][number]
-    assert case["config"]["algo"] == "a2c"
-    inputs = golden("sb3_losses")["inputs"]
-    advantages = torch.tensor(inputs["advantages"], dtype=torch.float64)
-    if case["config"]["normalize_advantage"]:
-        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-    logprobs = torch.tensor(inputs["log_prob"], dtype=torch.float64, requires_grad=True)
-    from labcore.maths.surrogates import score_function
-    loss = -score_function(logprobs, advantages).mean()
-    assert float(loss.detach()) == pytest.approx(case["logged"]["train/policy_loss"], rel=1e-5)
-    expected = torch.tensor(case["grad_log_prob"], dtype=torch.float64)
-    torch.testing.assert_close(torch.autograd.grad(loss, logprobs)[0], expected, rtol=1e-5, atol=1e-7)
-
-
 def test_every_number_of_an_a2c_step_is_a_mean_over_its_updates(start):
     one, two = (list(start("a2c", {"rollouts_per_step": count, "rollout_steps": 40, "anneal": False}, steps=2 // count)
                      .run()) for count in (1, 2))

@@ -8,7 +8,6 @@ import argparse
 import json
 import runpy
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +19,9 @@ from labcore.exports.handover.plan import Plan
 from tests.exports.handover.conftest import ENGINE, plan, switched
 from tests.exports.handover.test_plan_settings import mixed
 from tests.exports.handover.test_shell import started
+from tests.references import golden
 
-ARGUMENTS = json.loads((Path(__file__).parents[2] / "golden" / "ms_swift_arguments.json").read_text())
+ARGUMENTS = golden("ms_swift_arguments")
 BOOL = {"true": True, "false": False}
 
 

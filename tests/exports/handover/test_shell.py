@@ -16,10 +16,10 @@ import pytest
 from labcore.exports.handover import openrlhf, verl
 from labcore.exports.handover.tools import TOOLS
 from tests.exports.handover.conftest import plan
+from tests.references import golden
 
-GOLDEN = Path(__file__).parents[2] / "golden"
-KEYS = json.loads((GOLDEN / "verl_keys.json").read_text())
-OPTIONS = json.loads((GOLDEN / "openrlhf_options.json").read_text())
+KEYS = golden("verl_keys")
+OPTIONS = golden("openrlhf_options")
 STUB = """#!{python}
 import json, os, sys, time
 if sys.argv[1:2] == ["task.py"]:

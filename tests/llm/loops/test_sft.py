@@ -6,9 +6,6 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from labcore.catalog.kinds import algorithm
-from labcore.catalog.metrics import METRICS
-from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.llm import evaluation
 from labcore.llm.evaluation import Evaluation
@@ -71,16 +68,6 @@ def test_it_learns():
     assert got[-1]["loss"] < 0.3 * got[0]["loss"] and got[-1]["mean_token_accuracy"] > 0.7
 
 
-@pytest.mark.parametrize("task", ["sort", "add"])
-def test_every_number_of_its_charts_is_logged(task):
-    got = records(session("sft", letters=False, task=task, steps=2, eval_every=2, sft_target=1.0))
-    drawn = {key for panel in algorithm("sft").panels for key in PANELS[panel].metrics
-             if METRICS[key].about == "training" and not METRICS[key].kind} - {"frac_reward_zero_std"}
-    for record in got:
-        assert drawn <= set(record.metrics) <= set(METRICS)
-        assert all(isfinite(value) for value in record.metrics.values())
-
-
 def test_a_text_of_ones_own(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("To be, or not to be: thät is the question. " * 20, encoding="utf-8")
@@ -115,12 +102,6 @@ def test_a_file_without_answers_is_refused(tmp_path):
     started = session("sft", letters=False, task="prompts", data=str(path), verifier="length")
     with pytest.raises(LabError, match=r"No row of asks\.jsonl has an answer.*add answers, or .*`sft_steps` 0"):
         records(started)
-
-
-def test_the_same_spec_twice_is_the_same_run():
-    first, second = session("sft"), session("sft")
-    assert [r.metrics for r in records(first)] == [r.metrics for r in records(second)]
-    assert torch.equal(weights(first.policy), weights(second.policy))
 
 
 def test_an_evaluation_samples_fresh_prompts_and_changes_no_weight():

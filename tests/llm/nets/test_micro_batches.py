@@ -53,64 +53,12 @@ def gradients(started, update, monkeypatch, room):
     return seen | {"metrics": logged[0] if isinstance(logged, tuple) else logged}
 
 
-def check(started, update, monkeypatch, names=("policy",)):
-    whole = gradients(started, update, monkeypatch, 2**32)
-    for room in (1, 100_000):  # one prompt a part, and two or more
-        cut = gradients(started, update, monkeypatch, room)
-        for name in names:
-            assert whole[name].norm() > 1e-4
-            assert (cut[name] - whole[name]).norm() < 1e-5 * whole[name].norm()
-            torch.testing.assert_close(cut[f"{name} loss"], whole[f"{name} loss"], rtol=1e-5, atol=1e-6)
-        assert cut["metrics"] == pytest.approx(whole["metrics"], rel=1e-4, abs=1e-6)
-
-
 def prepared(algorithm, **knobs):
     """A session whose policy has moved since the batch was sampled, and that ragged batch."""
     started = session(algorithm, prompts_per_step=5, **knobs)
     rollout = ragged(collect(started).rollout)
     shake(started.policy)
     return started, credit(started.knobs, rollout)
-
-
-@pytest.mark.parametrize("aggregation", AGGREGATION.names)
-def test_online(aggregation, monkeypatch):
-    started, rollout = prepared("grpo", aggregation=aggregation, beta=0.2, entropy_coef=0.05)
-    check(started, lambda: online.update(started, rollout), monkeypatch)
-
-
-@pytest.mark.parametrize("algorithm", ["reinforce", "rloo"])
-def test_other_rows(algorithm, monkeypatch):
-    started, rollout = prepared(algorithm)
-    check(started, lambda: online.update(started, rollout), monkeypatch)
-
-
-@pytest.mark.parametrize("group_size", [1, 4])
-def test_ppo_and_its_critic(group_size, monkeypatch):
-    started, rollout = prepared("ppo", group_size=group_size, mini_batches=1)
-    shake(started.critic)
-    check(started, lambda: online.update(started, rollout), monkeypatch, ("policy", "critic"))
-
-
-@pytest.mark.parametrize("name, second", [("sigmoid", "none"), ("simpo", "none"), ("sigmoid", "sft"), ("kto", "none"),
-                                          ("aot", "sft"), ("orpo", "none")])
-def test_preference(name, second, monkeypatch):
-    """Also where a loss depends on the whole batch: sorted, or with one length for all."""
-    started = session("dpo", preference_loss=name, label_smoothing=0.1, second_loss=second, second_weight=0.5)
-    shake(started.policy)
-    check(started, lambda: preference.update(started, Pairs(PAIRS)), monkeypatch)
-
-
-def test_reward_model(monkeypatch):
-    started = session("reward_model", margin=0.1, centering=0.2)
-    shake(started.models["reward_model"])
-    check(started, lambda: reward_model.update(started, PAIRS), monkeypatch, ("reward_model",))
-
-
-def test_sft(monkeypatch):
-    started = session("sft")
-    monkeypatch.setattr(started.task, "problems", lambda count, rng: [
-        Problem("abc=", "a" * (1 + n)) for n in range(5)], raising=False)
-    check(started, lambda: sft.update(started), monkeypatch)
 
 
 def random_cuts(seed):
@@ -124,16 +72,20 @@ def random_cuts(seed):
     return cut
 
 
-def cut_anyhow(started, update, module, monkeypatch, name="policy"):
-    """The gradient and loss of a batch that is cut at random are those of the whole one."""
-    whole = gradients(started, update, monkeypatch, 2**32)
-    for seed in range(4):
+def cut_anyhow(started, update, module, monkeypatch, *names):
+    """The gradients, losses and metrics of a batch that is cut at random, or for want of memory into one prompt or two
+    a part, are those of the whole one."""
+    def cut(room, micro_batches):
         with monkeypatch.context() as patch:
-            patch.setattr(module, "micro_batches", random_cuts(seed))
-            cut = gradients(started, update, patch, 2**32)
-        assert whole[name].norm() > 1e-5
-        assert (cut[name] - whole[name]).norm() < 2e-5 * whole[name].norm(), seed
-        torch.testing.assert_close(cut[f"{name} loss"], whole[f"{name} loss"], rtol=1e-5, atol=1e-6)
+            patch.setattr(module, "micro_batches", micro_batches)
+            return gradients(started, update, patch, room)
+    whole = gradients(started, update, monkeypatch, 2**32)
+    for parts in (cut(1, micro_batches), cut(100_000, micro_batches), *(cut(2**32, random_cuts(n)) for n in (0, 2))):
+        for name in names or ("policy",):
+            assert whole[name].norm() > 1e-5
+            assert (parts[name] - whole[name]).norm() < 2e-5 * whole[name].norm()
+            torch.testing.assert_close(parts[f"{name} loss"], whole[f"{name} loss"], rtol=1e-5, atol=1e-6)
+        assert parts["metrics"] == pytest.approx(whole["metrics"], rel=1e-4, abs=1e-6)
 
 
 SWITCHES = [{"surrogate": "bounded_clip"}, {"surrogate": "detached_weight"}, {"surrogate": "soft_gate"},
@@ -141,13 +93,21 @@ SWITCHES = [{"surrogate": "bounded_clip"}, {"surrogate": "detached_weight"}, {"s
             {"ratio": "sequence_sum"}, {"ratio": "sequence_mean"}, {"ratio": "sequence_mean_token"},
             {"kl_estimator": "k1"}, {"kl_estimator": "k2"}, {"kl_estimator": "ratio_k3"}, {"kl_placement": "reward"},
             {"selection": "best_of_group"}, {"selection": "informative"}, {"top_entropy_share": 0.4},
-            {"off_policy_threshold": 1e-4}, {"normalisation": "tokens"}]
+            {"off_policy_threshold": 1e-4}, {"normalisation": "tokens"},
+            *({"aggregation": name} for name in AGGREGATION.names)]
 
 
 @pytest.mark.parametrize("switches", SWITCHES, ids=str)
 def test_any_cut_of_an_online_batch(switches, monkeypatch):
     started, rollout = prepared("grpo", mix="all", beta=0.2, entropy_coef=0.05, **switches)
     cut_anyhow(started, lambda: online.update(started, rollout), online, monkeypatch)
+
+
+@pytest.mark.parametrize("group_size", [1, 4])
+def test_any_cut_of_a_batch_with_values(group_size, monkeypatch):
+    started, rollout = prepared("ppo", group_size=group_size, mini_batches=1)
+    shake(started.critic)
+    cut_anyhow(started, lambda: online.update(started, rollout), online, monkeypatch, "policy", "critic")
 
 
 @pytest.mark.parametrize("loss", PREFERENCE_LOSS.names)

@@ -208,22 +208,6 @@ def test_the_pictures_come_by_a_fixed_schedule():
     assert [r.step for r in got if r.samples] == [1, 5] and [r.step for r in got if r.line] == [1]
 
 
-@pytest.mark.parametrize("algorithm", ONLINE)
-def test_a_run_without_pictures_is_the_same_run(algorithm, monkeypatch):
-    monkeypatch.setattr(view, "line_due", lambda done: True)
-    monkeypatch.setattr(view, "samples_due", lambda step: True)
-    watched = session(algorithm, steps=3)
-    with_pictures = records(watched, pictures=True)
-    assert all(r.line and r.samples for r in with_pictures)
-    monkeypatch.setattr(view, "line_due", lambda done: False)
-    monkeypatch.setattr(view, "samples_due", lambda step: False)
-    alone = session(algorithm, steps=3)
-    without = records(alone, pictures=True)
-    assert not any(r.line or r.samples for r in without)
-    assert [r.metrics for r in with_pictures] == [r.metrics for r in without]
-    assert torch.equal(weights(watched.policy), weights(alone.policy))
-
-
 @pytest.mark.parametrize("algorithm", ["sft", "dpo"])
 def test_evaluation_groups(algorithm):
     started = session(algorithm, steps=1)

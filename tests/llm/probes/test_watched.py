@@ -59,6 +59,8 @@ def sum_of(started, prompt: str, text: str, truncated: bool, temperature: float)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_watching_and_looking_change_no_number_of_a_run(algorithm, monkeypatch):
     def run(look):
+        for due in ("line_due", "samples_due"):
+            monkeypatch.setattr(view, due, lambda step: look)
         found = []
         started = made(algorithm, steps=3)
         for record in started.run():
@@ -66,6 +68,7 @@ def test_watching_and_looking_change_no_number_of_a_run(algorithm, monkeypatch):
                 found.append(record)
                 if look and record.look:
                     record.look()
+        assert not look or any(record.samples for record in found)
         return [record.metrics for record in found], weights(started.policy), started.rng.random(), \
             started.generator.get_state()
     watching = run(look=True)

@@ -12,7 +12,6 @@ from tests.llm.sizing.test_memory import HELD, SIZES
 
 # 1 row takes 10 ms a layer and 20 ms the head, 4 rows twice that, 8 rows four times.
 SPEED = {"rows": [1, 4, 8], "layer": [0.01, 0.02, 0.04], "head": [0.02, 0.04, 0.08]}
-LARGE = replace(SIZES, most_logits=2**26)
 SMALL = {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 8, "updates_per_batch": 1}
 
 

@@ -2,8 +2,6 @@
 
 import gzip
 import io
-import json
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,6 +12,7 @@ from labcore.runs.imports import kinds, objects
 from labcore.runs.imports.layouts import OWN, known, layout_of
 from labcore.runs.imports.reading import parse
 from tests.every import every
+from tests.references import golden
 from tests.runs.imports import files
 from tests.words import saying, says
 
@@ -137,7 +136,7 @@ def test_what_unpacks_to_more_than_the_limit_is_refused_before_it_is_unpacked(mo
     assert parse("log.jsonl", files.JSONL + b"\n" * 200), "lines are read one by one"
 
 
-TRL = json.loads((Path(__file__).parents[2] / "golden" / "trl_callback.json").read_text("utf-8"))
+TRL = golden("trl_callback")
 HELD_OUT = {"eval_reward": "held_out/reward", "eval_completions/mean_length": "held_out/mean_length"}
 FOUND = {
     "GRPOTrainer": {"kl": "kl", "reward": "reward", "rewards/rising/mean": "reward/rising",
