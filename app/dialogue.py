@@ -12,6 +12,7 @@ from typing import Any
 
 import streamlit as st
 
+from app.llm.story_words import likelihood
 from app.theme import number
 from app.tokens import readable
 
@@ -62,7 +63,7 @@ def telling(samples: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Turns]]
     def earned(each: Turns) -> float:
         return sum(float(turn["reward"]) for turn in each["turns"])
     group, played = max(groups, key=lambda pair: max(map(earned, pair[1])) - min(map(earned, pair[1])))
-    best = max(played, key=lambda each: (earned(each), -len(each["turns"])))
+    best = max(played, key=lambda each: (earned(each), len(each["turns"])))  # the longest shows how it read answers
     worst = min(played, key=lambda each: (earned(each), -len(each["turns"])))
     return group, [best] if earned(best) == earned(worst) else [best, worst]
 
@@ -72,8 +73,16 @@ def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
     same = "In each group all episodes earned the same reward." if len(episodes) == 1 else \
         "Highest and lowest reward of one group."
     cards = "".join(card(group["prompt"], each) for each in episodes)
-    return (f'<p style="font-size:14px;margin:8px 0 6px"><b>Episodes of step {step:,}</b> '
-            f'<span class="rl-muted">{same}</span></p><div class="rl-episodes">{cards}</div>')
+    return (f'<p style="font-size:14px;margin:8px 0 6px"><b>Episodes of step {step:,}</b> <span class="rl-muted">{same}'
+            f'{_hidden(group.get("row"))} Blue: a turn of the model, with the reward that it earned. Grey: the '
+            f'environment, whose words no update learns.</span></p><div class="rl-episodes">{cards}</div>')
+
+
+def _hidden(row: object) -> str:
+    """The hidden start of a group's episodes in words: the short values of its row."""
+    values = row.items() if isinstance(row, Mapping) else ()
+    said = [f"{key} {value}" for key, value in values if isinstance(value, (int, float, str)) and len(str(value)) < 40]
+    return f" Hidden start: {html.escape(', '.join(said))}." if said else ""
 
 
 def card(first: str, episode: Turns, players: Sequence[str] = ()) -> str:
@@ -82,20 +91,28 @@ def card(first: str, episode: Turns, players: Sequence[str] = ()) -> str:
     """
     turns, total = episode["turns"], sum(turn["reward"] for turn in episode["turns"])
     end = "solved" if episode["exact"] else "ended unsolved" if episode.get("ended") else \
-        "cut at the length limit" if episode["truncated"] else "not ended"
+        "cut at the length limit" if episode["truncated"] else "out of turns"
     names = [*players[:len(turns)], *["model"] * (len(turns) - len(players))]
     said = "".join(_wrote(turn, "" if place and names[place] == names[place - 1] else names[place])
                    + _said(turn["observation"], turn.get("answered", "")) for place, turn in enumerate(turns))
     count = f"{len(turns)} turn{'' if len(turns) == 1 else 's'}"
     said_of = "being played" if episode.get("open") else f"{'✓' if episode['exact'] else '✗'} {end}"
     return (f'<article class="rl-episode"><header><b>{said_of}</b>'
-            f"<span>reward {number(total, 2)}</span><span>{count}</span>{_advantage(episode)}</header>"
+            f"<span>reward {number(total, 2)}</span><span>{count}</span>{_advantage(episode)}{_moved(episode)}</header>"
             f"<ol>{_said(first, 'environment')}{said}</ol></article>")
 
 
 def _advantage(episode: Turns) -> str:
     found = episode.get("advantage")
     return "" if found is None else f"<span>advantage {'+' if found > 0 else ''}{number(found, 2)}</span>"
+
+
+def _moved(episode: Turns) -> str:
+    """How likely its turns were before the update and are after it; nothing where that was not measured."""
+    before, after = (episode.get(key) for key in ("old_logprobs", "logprobs"))
+    if not before or not after or None in (*before, *after):
+        return ""
+    return f"<span>probability {likelihood(sum(before))} → {likelihood(sum(after))}</span>"
 
 
 def _said(text: str, name: str = "") -> str:
@@ -112,4 +129,4 @@ def _wrote(turn: Mapping[str, Any], name: str = "") -> str:
     look = "rl-paid" if reward > 0 else "rl-fined" if reward < 0 else ""
     earned = f"{'+' if reward > 0 else ''}{number(reward, 2)}" if reward else "0"
     return (f'<li class="rl-wrote" aria-label="model: {html.escape(turn["text"])}, reward {earned}">'
-            f'<p>{readable(turn["text"])}</p><small class="{look}">{earned}</small>{label}</li>')
+            f'<p>{readable(turn["text"])}</p><small class="{look}">reward {earned}</small>{label}</li>')

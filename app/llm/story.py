@@ -59,6 +59,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     columns = over(run.id, drawn, groups, chosen)
     story_strip(payload(groups, chosen, columns, at, step) | {
         "run": run.id, "check": check(run.spec.task_row, run.spec.knobs), "pinned": pinned == chosen,
+        "plays": run.spec.task_row.has_turns,
         "lasting": chosen in WATCHED}, key="story_strip", on_chosen=_choose)
     dialogue.show(samples, run.id)
 

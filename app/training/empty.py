@@ -151,7 +151,7 @@ def _each_step(values: Mapping[str, Value]) -> bool:
     return any(source.each_step for source in chosen(PAIRS, values))
 
 
-def _graded(values: Mapping[str, Value]) -> tuple[str, str, str]:
+def _graded(values: Mapping[str, Value], plays: bool) -> tuple[str, str, str]:
     """The card on the grading of answers in the online loop: title, example and words."""
     if any(each.teacher for each in chosen(ADVANTAGE, values)):
         says = "A frozen model says how likely it finds each token. The reward is logged but not used."
@@ -161,9 +161,10 @@ def _graded(values: Mapping[str, Value]) -> tuple[str, str, str]:
         return ("2 · The teacher grades each token", '<span class="rl-pos">+ likelier under the teacher</span><br>'
                 '<span class="rl-neg">− less likely under it</span><br>&nbsp;',
                 says)
-    return ("2 · Answers are scored", '<span class="rl-pos">+ above the others</span><br>'
-            '<span class="rl-neg">− below the others</span><br>&nbsp;', "A verifier scores each answer. A reward "
-            "above the expected one gives a positive advantage.")
+    scored, scorer = ("Episodes", "The environment") if plays else ("Answers", "A verifier")
+    return (f"2 · {scored} are scored", '<span class="rl-pos">+ above the others</span><br>'
+            '<span class="rl-neg">− below the others</span><br>&nbsp;',
+            f"{scorer} gives a reward; better than expected is an advantage above zero.")
 
 
 def _written(values: Mapping[str, Value]) -> str:
@@ -198,9 +199,10 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
                  "was rejected.")
         taught, until = "Each line of your file has a prompt and its chosen answer.", "Until its steps are done."
     loops = {
-        "online": (("1 · It answers", f"{asked}<br>{good}<br>{bad}", "The model writes several answers to each "
-                    "prompt."),
-                   _graded(values),
+        "online": ((f"1 · It {'plays' if task.has_turns else 'answers'}", f"{asked}<br>{good}<br>{bad}",
+                    "The model plays several episodes from the same start." if task.has_turns else
+                    "The model writes several answers to each prompt."),
+                   _graded(values, task.has_turns),
                    ("3 · It learns", f"{good} likelier<br>{bad} less likely<br>&nbsp;",
                     "Log-probabilities move with the advantage, and the next batch is sampled.")),
         "preference": ((f"1 · {pairs[0]}", f"{asked}<br>{good}<br>{bad}", pairs[1]),

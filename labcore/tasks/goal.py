@@ -13,6 +13,7 @@ from labcore.catalog.knob import Value
 from labcore.catalog.task import Task
 from labcore.runs.files.untrusted import NotJSON, json_of
 from labcore.runs.spec.run_spec import RunSpec
+from labcore.tasks.environment import TRIES, EnvironmentTask, Episode
 from labcore.tasks.file_statistics import answer_of
 from labcore.tasks.numbers import number
 from labcore.tasks.task import Pair, Problem, Single, TextTask, make_task
@@ -68,16 +69,34 @@ def example(task: Task, knobs: Mapping[str, Value], data: str | None,
         return rows[0], 0.0
     if task.data:
         return rows[0], _reward(made, rows[0])
-    best = max(rows, key=lambda row: _reward(made, row))
+    best = max(rows, key=lambda row: (_reward(made, row), _short(row.answer)))
     return best, _reward(made, best)
+
+
+def _short(answer: str) -> int:
+    """Larger for an episode nearer to two turns: with fewer no observation matters, more are long to read."""
+    return -abs(len(answer.moves) - 2) if isinstance(answer, Episode) else 0
 
 
 def wrong(task: Task, knobs: Mapping[str, Value], row: Problem) -> str:
     """A completion near the answer of a task's own problem that earns less than it; empty where none is found."""
     made, answer = make_task(task, knobs), row.answer
+    if isinstance(made, EnvironmentTask):
+        return _lost(made, row)
     swapped, less = answer[:-2] + answer[:-3:-1], (answer[:-1], answer + answer[-1:])
     near = (swapped, *less) if answer.isalnum() else (answer[:-2], *less)
     return next((each for each in near if each and made.score(row, each).reward < _reward(made, row)), "")
+
+
+def _lost(task: EnvironmentTask, row: Problem) -> str:
+    """An episode of a simple player that earns less than the one of the problem."""
+    rng = np.random.default_rng(0)
+    for _ in range(TRIES):
+        if (player := task.player(rng)) is None:
+            break
+        if (played := task.played(row, player)).score.reward < _reward(task, row):
+            return played
+    return ""
 
 
 def _reward(task: TextTask, row: Problem) -> float:

@@ -28,21 +28,25 @@ WON, SLOW = episode(("4", "correct", 1.0), exact=True), episode(("2", "higher", 
 def test_the_group_whose_rewards_differ_most_shows_its_best_and_its_worst():
     samples = {"groups": [group(SLOW, SLOW), group(SLOW, LOST, WON), {"prompt": "a", "completions": [{"text": "b"}]}]}
     chosen, shown = dialogue.telling(samples)
-    assert chosen is samples["groups"][1] and shown == [WON, LOST]
+    assert chosen is samples["groups"][1] and shown == [SLOW, LOST]
     assert dialogue.telling({"groups": [group(SLOW, SLOW)]})[1] == [SLOW]
+    page = dialogue.page({**chosen, "row": {"secret": 4, "walls": [[1, 2]]}}, shown, 7)
+    assert "Hidden start: secret 4. Blue" in page and "Hidden" not in dialogue.page(chosen, shown, 7)
     assert dialogue.telling({"groups": [{"prompt": "a", "completions": [{"text": "b"}]}]}) is None
 
 
 def test_a_card_has_every_turn_with_its_reward_and_no_markup_of_theirs():
     page = dialogue.card("<i>", episode(("<b>", "a & b", -0.25)))
-    assert "&lt;i&gt;" in page and "<b>" not in page.replace("<b>✗ not ended</b>", "") and "a &amp; b" in page
+    assert "&lt;i&gt;" in page and "<b>" not in page.replace("<b>✗ out of turns</b>", "") and "a &amp; b" in page
     assert "−0.25" in page and "rl-fined" in page and "1 turn<" in page
-    assert "✓ solved" in dialogue.card("1-7?", SLOW) and "+1.00" in dialogue.card("1-7?", SLOW)
+    assert "✓ solved" in dialogue.card("1-7?", SLOW) and "reward +1.00" in dialogue.card("1-7?", SLOW)
+    moved = dialogue.card("1-7?", SLOW | {"old_logprobs": [-1.0, 0.0, -1.0], "logprobs": [-0.5, 0.0, -0.5]})
+    assert "probability 14 % → 37 %" in moved and "probability" not in dialogue.card("1-7?", SLOW)
 
 
 def test_an_episode_that_is_being_played_has_no_end_yet():
     page = dialogue.card("1-7?", {**episode(), "open": True}, "you")
-    assert "being played" in page and not any(sign in page for sign in ("✗", "✓", "not ended"))
+    assert "being played" in page and not any(sign in page for sign in ("✗", "✓", "out of turns"))
 
 
 def test_a_player_gets_the_episode_that_the_model_gets():

@@ -35,7 +35,7 @@ def test_the_page_says_so(page):
 
 
 @pytest.mark.parametrize(("kind", "task"), [*(("exact", key) for key in EXACT), ("llm", "sort"), ("llm", "add"),
-                                            ("llm", "countdown")])
+                                            ("llm", "countdown"), ("llm", "guess")])
 def test_the_three_steps_show_a_completion_that_is_wrong(page, kind, task):
     shown = html(page(kind, task=task))
     right, slip = re.search(r'<br>([^<>]+) <span class="rl-pos">✓</span><br>([^<>]+) <span class="rl-muted">✗', shown

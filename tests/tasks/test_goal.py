@@ -17,7 +17,8 @@ from labcore.catalog.knob import Value
 from labcore.catalog.llm.tasks import VERIFIERS
 from labcore.classic.envs.maze_presets import build
 from labcore.runs.spec.run_spec import RunSpec, knobs_of
-from labcore.tasks.goal import example
+from labcore.tasks.environment import Episode
+from labcore.tasks.goal import example, wrong
 from labcore.tasks.task import Problem, make_task
 from tests.words import says
 
@@ -79,6 +80,15 @@ def test_the_verifier_decides_what_the_sentence_asks_for(tmp_path: Path) -> None
     assert says(said["numeric"], "`What is 3 + 4?`", "earns 1", "last number", "7")
     assert "must write `7`, and earns 1 if exact" in said["exact"] and "matches `[0-9]`" in said["regex"]
     assert "1 to 40 characters" in said["length"] and len(set(said.values())) == len(VERIFIERS)
+
+
+@pytest.mark.parametrize("key", ["guess", "lookup", "word_maze", "twenty_questions"])
+def test_an_episode_of_the_example_has_an_answer_that_matters_and_a_lost_one_is_played_too(key: str) -> None:
+    task, knobs = kinds.task(key), spec("llm", "grpo", key).knobs
+    row, reward = example(task, knobs, None)
+    assert reward == 1 and len(row.answer.moves) == 2
+    lost = wrong(task, knobs, row)
+    assert isinstance(lost, Episode) and lost.score.reward < 1
 
 
 def test_the_example_has_the_knobs_of_the_run() -> None:

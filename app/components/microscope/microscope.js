@@ -116,11 +116,11 @@ function list(scope) {
 }
 
 function cardOf(scope, place) {
-  const { asked: told, answer, facts, mark, rows } = scope.data.cards[place];
+  const { asked: told, answer, plays, facts, mark, rows } = scope.data.cards[place];
   const card = made("article", "rl-scope-card"), head = made("header");
   head.append(...asked(told, visible(told.turn)));
   if (answer) {
-    const right = made("span", "", "answer ");
+    const right = made("span", "", plays ? "a solved episode " : "answer ");
     right.append(made("code", "", visible(answer)));
     head.append(right);
   }

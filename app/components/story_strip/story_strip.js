@@ -190,10 +190,11 @@ export function update({ data, parentElement, setTriggerValue }) {
   if (data.empty) return;
   prompts(strip);
   strip.right.innerHTML = "";
-  if (data.answer) strip.right.append("right answer ", element("code", "", shown(data.answer)));
+  if (data.answer) strip.right.append(data.plays ? "a solved episode " : "right answer ", element("code", "", shown(data.answer)));
   strip.step.title = data.late ? `The newest that are kept up to step ${format(data.step + data.late, 0)}` : "";
-  strip.step.textContent = `answers of step ${format(data.step, 0)}`;
+  strip.step.textContent = `${data.plays ? "episodes" : "answers"} of step ${format(data.step, 0)}`;
   showPrompt(strip);
+  strip.root.classList.toggle("rl-story-played", Boolean(data.plays));
   strip.root.classList.toggle("rl-story-plain", !data.advantages);
   strip.root.classList.toggle("rl-story-unjudged", !data.rewards);
   strip.root.classList.toggle("rl-story-long", Boolean(data.verdicts));

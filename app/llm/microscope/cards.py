@@ -209,8 +209,13 @@ def card(kind: str, item: Item, knobs: Mapping[str, Value]) -> dict[str, Any]:
     if kind == "examples":
         return {"asked": prompt_view(item), "answer": "", "facts": f"loss {number(_loss(item), 3)} nats/token",
                 "rows": [{**_written(item["text"]), "at": 0}], "mark": ""}
-    return {"asked": prompt_view(item), "answer": shortened(item.get("answer") or "", SHOWN), "facts": _facts(item),
-            "rows": _rows(item, knobs), "mark": "zero variance" if equal_rewards(item) else ""}
+    return {"asked": prompt_view(item), "answer": shortened(item.get("answer") or "", SHOWN), "plays": _plays(item),
+            "facts": _facts(item), "rows": _rows(item, knobs), "mark": "zero variance" if equal_rewards(item) else ""}
+
+
+def _plays(group: Item) -> bool:
+    """Whether its completions are episodes."""
+    return any("turns" in each for each in group["completions"])
 
 
 def _written(text: str) -> dict[str, Any]:
@@ -225,7 +230,8 @@ def _facts(group: Item) -> str:
     if len(group["completions"]) == 1 or not rewards:
         return ""
     judged = [bool(each["exact"]) for each in group["completions"] if each.get("exact") is not None]
-    parts = [f"{sum(judged)} of {len(judged)} right"] if judged else []
+    right = "solved" if _plays(group) else "right"
+    parts = [f"{sum(judged)} of {len(judged)} {right}"] if judged else []
     parts.append(f"reward {number(credit.mean(rewards), 2)} ± {number(credit.spread(rewards), 2)}")
     return " · ".join([*parts, *([f"{percent(share)} clipped"] if (share := clipped(group)) else [])])
 

@@ -24,6 +24,7 @@ from tests.exports.handover.conftest import ENGINE, fitting, plan, switched
 from tests.exports.handover.test_shell import started
 
 ONE_TASK = dict(reversed(fitting()))  # a task for each algorithm
+EACH = [*ONE_TASK.items(), fitting()[-1]]  # and one with episodes
 
 
 def folder_of(package: str, wanted: str) -> Path:
@@ -82,12 +83,13 @@ def arguments(each: Plan, tmp_path: Path, checkpoint: Path, monkeypatch: pytest.
     return accepted(folder, openrlhf.COMMANDS[each.loop], options, monkeypatch)
 
 
-@pytest.mark.parametrize(("algorithm", "task"), ONE_TASK.items())
+@pytest.mark.parametrize(("algorithm", "task"), EACH)
 def test_openrlhf_takes_its_options(algorithm, task, files, checkpoint, tmp_path, monkeypatch):
     each = plan(algorithm, task, files)
     args = arguments(each, tmp_path, checkpoint, monkeypatch)
     rate = args.actor.adam.lr if each.loop == "online" else args.adam.lr
     assert rate == each["learning_rate"]
+    assert args.train.agent_func_path == ("task.py" if task == "guess" else None) or each.loop != "online"
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "dpo", "reward_model", "sft"])
@@ -117,13 +119,15 @@ CLASSES = {"ppo_trainer": ("algorithm", "actor_rollout_ref.actor", "actor_rollou
 
 
 @pytest.mark.parametrize(("algorithm", "task"), [
-    (algorithm, task) for algorithm, task in ONE_TASK.items() if ALGORITHMS[algorithm].loop in ("online", "sft")])
+    (algorithm, task) for algorithm, task in EACH if ALGORITHMS[algorithm].loop in ("online", "sft")])
 def test_verl_takes_its_settings(algorithm, task, files, checkpoint, tmp_path):
     each = plan(algorithm, task, files)
     made = configured(each, tmp_path, checkpoint)
     if each.loop == "online":
         assert made["actor_rollout_ref.actor"].optim.lr == each["learning_rate"]
         assert made["algorithm"].adv_estimator == verl.settings(each)["algorithm.adv_estimator"]
+        loop = made["actor_rollout_ref.rollout"].agent.default_agent_loop
+        assert loop == ("episodes" if task == "guess" else "single_turn_agent")
 
 
 def test_verl_takes_the_settings_of_the_engine(checkpoint, tmp_path):
@@ -185,12 +189,13 @@ def test_ms_swift_takes_its_arguments(files, checkpoint, tmp_path, monkeypatch):
     """All algorithms in one test, because its first import takes seconds."""
     if version_of("ms-swift") != ms_swift.VERSION:
         pytest.skip(f"ms-swift {ms_swift.VERSION} is not installed: see requirements-swift.txt")
-    for algorithm, task in ONE_TASK.items():
+    for algorithm, task in EACH:
         plain = switched(plan(algorithm, task, files, steps=2), pair_prompts=2, letters=2)
         for name, each in {"plain": plain, "engine": switched(plain, **ENGINE)}.items():
             if not ms_swift.kind(each):
                 continue
-            parsed = swift_arguments(each, tmp_path, tmp_path / f"{algorithm}-{name}", checkpoint, monkeypatch)
+            folder = tmp_path / f"{algorithm}-{task}-{name}"
+            parsed = swift_arguments(each, tmp_path, folder, checkpoint, monkeypatch)
             assert parsed.learning_rate == each["learning_rate"] and parsed.gradient_accumulation_steps == 1
             assert parsed.template_meta.template_type == "as_written" and not parsed.fp16
             assert parsed.bf16 == (name == "engine")
