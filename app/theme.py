@@ -281,3 +281,14 @@ def metric_text(metric: Metric, value: float, exact: bool = False) -> str:
     if not metric.share:
         return number(value, metric.digits)
     return f"{significant(100 * value)} %" if exact else percent(value)
+
+
+def difference_text(metric: Metric, value: float) -> str:
+    """A difference of two values of a metric, with its sign.
+
+    >>> match = Metric("exact_match", "Exact match", "share of completions", "", scale="rate")
+    >>> difference_text(match, 0.12), difference_text(Metric("kl", "KL", "nats", ""), -0.07)
+    ('+12.0 points', '−0.070')
+    """
+    text = f"{significant(100 * value)} points" if metric.share else number(value, metric.digits)
+    return text if value <= 0 else f"+{text}"
