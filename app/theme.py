@@ -99,6 +99,7 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   div:has(>.st-key-bar),div:has(>.st-key-clock){position:static;box-shadow:none}}
 @media (hover:none),(pointer:coarse),(max-width:640px){
   .stButton kbd,.stTextArea [data-testid=InputInstructions]{display:none}}
+@media (hover:none){[data-testid=stElementToolbar]{display:none}} /* it would always cover a table's first rows */
 [data-stale=true],.stTabs [role=tabpanel],.stExpander summary{opacity:1!important;transition:none!important}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
