@@ -5,7 +5,7 @@ What programs read keeps keys and paths: CSV, JSON, the command line; links keep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ from app.marked import FAMILIES, worded
 from labcore.analysis.compare.groups import CHANGED, changes_text
 from labcore.catalog.knob import shown
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.metric import Metric
+from labcore.catalog.metrics import METRICS
+from labcore.catalog.right import in_run
 from labcore.runs.models import spec_of
 from labcore.runs.presets import preset_of
 from labcore.runs.spec.model_names import BASE, START, name_of_model, parse
@@ -140,3 +143,9 @@ def model_title(name: str, learnt: str = "") -> str:
         made = "by SFT" if base_spec(spec) else "untrained" if spec.model in MODELS else "given"
         return f"Base, {made}"
     return f"{learnt or spec.row.label}, step {found.step:,}"
+
+
+def metric(key: str, specs: Iterable[RunSpec | None]) -> Metric:
+    """A metric as all runs of these specs call it; by its usual name if they differ, or if one has no spec."""
+    found = {spec and in_run(key, spec.row, spec.task_row, spec.knobs) for spec in specs} or {None}
+    return (found.pop() if len(found) == 1 else None) or METRICS[key]

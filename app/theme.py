@@ -99,6 +99,7 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   div:has(>.st-key-bar),div:has(>.st-key-clock){position:static;box-shadow:none}}
 @media (hover:none),(pointer:coarse),(max-width:640px){
   .stButton kbd,.stTextArea [data-testid=InputInstructions]{display:none}}
+@media (hover:none){[data-testid=stElementToolbar]{display:none}} /* it would always cover a table's first rows */
 [data-stale=true],.stTabs [role=tabpanel],.stExpander summary{opacity:1!important;transition:none!important}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
@@ -281,3 +282,14 @@ def metric_text(metric: Metric, value: float, exact: bool = False) -> str:
     if not metric.share:
         return number(value, metric.digits)
     return f"{significant(100 * value)} %" if exact else percent(value)
+
+
+def difference_text(metric: Metric, value: float) -> str:
+    """A difference of two values of a metric, with its sign.
+
+    >>> match = Metric("exact_match", "Exact match", "share of completions", "", scale="rate")
+    >>> difference_text(match, 0.12), difference_text(Metric("kl", "KL", "nats", ""), -0.07)
+    ('+12.0 points', '−0.070')
+    """
+    text = f"{significant(100 * value)} points" if metric.share else number(value, metric.digits)
+    return text if value <= 0 else f"+{text}"

@@ -14,7 +14,6 @@ from app.compare.plane import fits, pair
 from app.components.projector import projector
 from app.session import SMOOTHEST
 from app.widget_state import WidgetState, widget_state
-from labcore.catalog.metrics import METRICS
 
 NONE = "No baseline"
 CSS = """<style>
@@ -59,9 +58,9 @@ def moved(field: str, shown: WidgetState, to: Callable[[Any], Any] = lambda valu
 def _metric(chosen: Chosen) -> None:
     """The vertical axis."""
     offered = offered_metrics(chosen)
-    words = _words(offered)
+    words = _words(chosen, offered)
     shown = widget_state("compare:metric", chosen.metric, tuple(offered))
-    st.selectbox("Metric", offered, offered.index(shown.value), format_func=words.__getitem__, key=shown.key, width=230,
+    st.selectbox("Metric", offered, offered.index(shown.value), format_func=words.__getitem__, key=shown.key, width=200,
                  on_change=moved("metric", shown), label_visibility="collapsed",
                  help="The metric of the big chart and the table")
 
@@ -72,7 +71,7 @@ def _across(chosen: Chosen) -> None:
     if not axes:
         return
     metrics = [key for key in offered_metrics(chosen) if key not in axes]
-    words = axes | _words(metrics)
+    words = axes | _words(chosen, metrics)
     usual, two = usual_axis(chosen.traces, chosen.place.by), chosen.place.view == "plane" and fits(chosen)
     present = pair(chosen)[1] if two and metrics else chosen.axis
     shown = widget_state("compare:x", present, tuple(words))
@@ -85,14 +84,14 @@ def _across(chosen: Chosen) -> None:
             change(x="" if key == usual else key, view=CURVES if two else chosen.place.view)
 
     options = [*axes, *metrics]
-    st.selectbox("Horizontal axis", options, options.index(shown.value), key=shown.key, width=190,
+    st.selectbox("Horizontal axis", options, options.index(shown.value), key=shown.key, width=150,
                  format_func=lambda key: f"over {words[key]}" if key in axes else f"against {words[key]}",
                  label_visibility="collapsed", on_change=changed, help="Horizontal axis: a count, or another metric")
 
 
-def _words(keys: Sequence[str]) -> dict[str, str]:
+def _words(chosen: Chosen, keys: Sequence[str]) -> dict[str, str]:
     """Metric -> its label, with the key where two have the same."""
-    labels = [METRICS[key].label for key in keys]
+    labels = [chosen.metric_of(key).label for key in keys]
     return {key: f"{label} ({key})" if labels.count(label) > 1 else label
             for key, label in zip(keys, labels, strict=True)}
 
@@ -104,7 +103,7 @@ def _baseline(chosen: Chosen) -> None:
     runs = {NONE: "", **{group.label: runs_of(group)[0] for group in chosen.groups}}
     shown = widget_state("compare:baseline", chosen.baseline.label if chosen.baseline else NONE, tuple(runs.items()))
     st.selectbox("Baseline", list(runs), list(runs).index(shown.value), key=shown.key, label_visibility="collapsed",
-                 format_func=lambda label: label if label == NONE else f"Baseline: {label}", width=230,
+                 format_func=lambda label: label if label == NONE else f"Baseline: {label}", width=190,
                  on_change=moved("baseline", shown, runs.get),
                  help="Pin a group to show the others as differences from it")
 
@@ -114,7 +113,7 @@ def _look(chosen: Chosen) -> None:
     with st.popover(f"Smoothed {place.smooth:g}" if place.smooth else "Charts", icon=":material/tune:",
                     help="Choose the small charts and the smoothing"):
         usual = small_panels(chosen)
-        words = _words(list(dict.fromkeys([*offered, *usual])))
+        words = _words(chosen, list(dict.fromkeys([*offered, *usual])))
         charts = widget_state("compare:charts", usual, tuple(words))
         st.multiselect("Small charts", list(words), charts.value, format_func=words.__getitem__, key=charts.key,
                        max_selections=MOST_CHARTS, on_change=moved("charts", charts, tuple),

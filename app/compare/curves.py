@@ -17,7 +17,6 @@ from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.groups import Group
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog import panels
-from labcore.catalog.metrics import METRICS
 from labcore.runs.traces import AXES
 
 BIG, SMALL = 1000, 240  # points of a line
@@ -107,7 +106,7 @@ def payload(chosen: Chosen, metrics: Sequence[str], big: bool, full: bool) -> di
 
 
 def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
-    place, metric, above = chosen.place, METRICS[key], chosen.above
+    place, metric, above = chosen.place, chosen.metric_of(key), chosen.above
     counted = judged(chosen).groups  # the runs that the verdict is of: means and differences are over these alone
     base = counted[chosen.groups.index(chosen.baseline)] if chosen.baseline else None
     look = Look(key, chosen.axis, place.smooth, place.traces and big, BIG if big else SMALL, big)
@@ -131,16 +130,18 @@ def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
 
 def strip_words(chosen: Chosen, key: str) -> str:
     """The title of the difference strip."""
-    unit = "percentage points" if METRICS[key].share else METRICS[key].unit
+    metric = chosen.metric_of(key)
+    unit = "percentage points" if metric.share else metric.unit
     against = f"minus {chosen.baseline.label}" if chosen.baseline else "fork minus its parent"
     return f"Difference: {against}{f', {unit}' if unit else ''}"
 
 
 def alt(chosen: Chosen, key: str, lines: Lines) -> str:
     """The chart in a sentence."""
-    ends = [f"{group.label} {theme.metric_text(METRICS[key], lines[f'{place}:line']['y'][-1], exact=True)}"
+    metric = chosen.metric_of(key)
+    ends = [f"{group.label} {theme.metric_text(metric, lines[f'{place}:line']['y'][-1], exact=True)}"
             for place, group in enumerate(chosen.groups) if f"{place}:line" in lines]
-    return f"{METRICS[key].label} over {AXES[chosen.axis]}: {', '.join(ends) or 'no values yet'}"
+    return f"{metric.label} over {AXES[chosen.axis]}: {', '.join(ends) or 'no values yet'}"
 
 
 def words(chosen: Chosen) -> str:

@@ -18,6 +18,7 @@ from labcore.analysis.compare import curves
 from labcore.analysis.compare.budget import EQUAL
 from labcore.analysis.compare.groups import Group, apart, forked, groups
 from labcore.analysis.compare.loading import Reader
+from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS, ordered
 from labcore.catalog.panels import PANELS
 from labcore.errors import LabError, cut
@@ -69,6 +70,10 @@ class Chosen:
     def titles(self) -> dict[str, str]:
         """Run -> its title."""
         return {trace.run: trace.title for trace in self.traces}
+
+    def metric_of(self, key: str = "") -> Metric:
+        """A metric as these runs call it; the one looked at without a `key`."""
+        return naming.metric(key or self.metric, [trace.spec for trace in self.traces])
 
     @property
     def above(self) -> Mapping[str, Trace]:

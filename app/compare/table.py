@@ -18,7 +18,6 @@ from app.lab import in_words
 from labcore.analysis.compare import budget
 from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.table import Table, compare
-from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 
 
@@ -31,11 +30,11 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
         st.info(in_words(error), icon=":material/info:")
         return
     looks = by_label(chosen, table)
-    metric = METRICS[table.metric]
+    metric = chosen.metric_of(table.metric)
     unit = ", ".join(part for part in (metric.page_unit, f"{table.better} is better" if table.better else "") if part)
     st.html(wording.CSS + f'<div class="rl-status"><b>{html.escape(metric.label)}</b> '
             f'<span class="rl-muted">{html.escape(unit)} · mean over seeds [its 95 % interval]</span></div>'
-            + wording.results(table, looks, stand.criterion if stand else "", going))
+            + wording.results(table, looks, stand.criterion if stand else "", going, metric))
     if len(table.rows) > 1:
         order = "below" if table.better == "lower" else "above"
         pair = ("its group", "the baseline") if table.baseline else ("the leader", "its group")

@@ -23,7 +23,6 @@ from labcore.analysis.compare.groups import apart
 from labcore.analysis.estimate import FEWEST
 from labcore.catalog.amounts import percent
 from labcore.catalog.metric import Metric
-from labcore.catalog.metrics import METRICS
 from labcore.runs import places
 from labcore.runs.traces import AXES
 
@@ -66,14 +65,14 @@ def line(chosen: Chosen, found: Standing | None) -> None:
     left, right = st.columns([2.6 if len(able) < 4 else 1.3, 1], gap="medium") if len(able) > 1 else (
         st.container(), None)
     with left:
-        _say(headline(stands, METRICS[chosen.metric], names, chosen.active), waiting(chosen),
+        _say(headline(stands, chosen.metric_of(), names, chosen.active), waiting(chosen),
              caveats(stands, found, chosen, names), more=how(found, chosen, names))
     if right:
         shown = widget_state("compare:by", found.criterion, tuple(able))
         right.segmented_control("Compared at", able, default=shown.value, key=shown.key, required=True,
                                 label_visibility="collapsed", format_func=wording.switch,
                                 on_change=lambda: change(by="" if shown.taken() == able[0] else shown.value))
-    st.html(cards(stands, METRICS[chosen.metric], look_of(chosen), found.criterion, chosen.active))
+    st.html(cards(stands, chosen.metric_of(), look_of(chosen), found.criterion, chosen.active))
 
 
 def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
@@ -102,14 +101,14 @@ def waiting(chosen: Chosen) -> str:
 def caveats(stands: Sequence[Standing], found: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
     """Return the caveats below the verdict: numbers of updates, too few seeds, and settings that differ. `found` is the
     standing of the groups in the views."""
-    few = limits(stands[0], METRICS[chosen.metric], chosen.active)
+    few = limits(stands[0], chosen.metric_of(), chosen.active)
     return " ".join(filter(None, (wording.updates(found, names), few, _unfinished(chosen),
                                   differ([*apart(chosen.groups)]))))
 
 
 def how(found: Standing, chosen: Chosen, names: Mapping[str, str]) -> str:
     """Explain how the numbers of the verdict are computed. `found` is the standing of the groups in the views."""
-    metric = METRICS[chosen.metric]
+    metric = chosen.metric_of()
     sure = f"Best in {percent(found.shares[found.leader])} of bootstrap resamples of the seeds." if (
         chosen.place.sweep and found.shares and metric.better and not chosen.active) else ""
     shared = budget.shared_time(chosen.stored) if "seconds" in offered(chosen) else ""

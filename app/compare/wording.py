@@ -12,8 +12,8 @@ import numpy as np
 from app import naming
 from app.lab import titled
 from app.marked import FAMILIES
-from app.status import duration
-from app.theme import metric_text
+from app.status import duration, volume
+from app.theme import difference_text, metric_text
 from labcore.analysis.compare import statistics
 from labcore.analysis.compare.best import BEST, Standing
 from labcore.analysis.compare.budget import CLOSE, FINAL
@@ -122,7 +122,7 @@ def mean(value: Mean | None, metric: Metric, sign: bool = False) -> str:
     """
     if value is None:
         return NONE
-    shown = ["+" * (sign and each > 0) + metric_text(metric, each, exact=True)
+    shown = [difference_text(metric, each) if sign else metric_text(metric, each, exact=True)
              for each in (value.mean, value.low, value.high) if each is not None]
     return shown[0] if len(shown) == 1 else f"{shown[0]} [{shown[1]}, {shown[2]}]"
 
@@ -166,21 +166,25 @@ def rows_in_order(table: Table, measure: str = "") -> list[Row]:
                   * (1 if table.better == "lower" else -1))
 
 
-def results(table: Table, looks: Mapping[str, Look], measure: str = "", going: bool = False) -> str:
-    """The table as HTML, in the order of a measure; `looks` by the rows' labels. `going`: more runs are to come."""
+def results(table: Table, looks: Mapping[str, Look], measure: str = "", going: bool = False,
+            metric: Metric | None = None) -> str:
+    """The table as HTML, in the order of a measure; `looks` by the rows' labels. `going`: more runs are to come;
+    `metric`: the table's as these runs call it."""
+    metric = metric or METRICS[table.metric]
     measures = [*table.equal, FINAL]
     costs = [head for head, there in (("Mean time per run", any(row.seconds for row in table.rows)),
                                       ("Memory", any(row.memory for row in table.rows)),
                                       ("Models held", any(row.models for row in table.rows))) if there]
     heads = ["Group", "Seeds", *(f"At {place(at)} {AXES[axis]}" for axis, at in table.equal.items()),
              "So far" if going else "At the end", *(["Best"] if table.better else []), *costs]
-    body = "".join(_row(table, row, looks[row.label], measures, costs, going) for row in rows_in_order(table, measure))
+    body = "".join(_row(table, metric, row, looks[row.label], measures, costs, going)
+                   for row in rows_in_order(table, measure))
     return (f'<div class="rl-scroll"><table class="rl-table rl-results rl-frozen"><thead><tr>'
             f"{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead><tbody>{body}</tbody></table></div>")
 
 
-def _row(table: Table, row: Row, look: Look, measures: Sequence[str], costs: Sequence[str], going: bool) -> str:
-    metric = METRICS[table.metric]
+def _row(table: Table, metric: Metric, row: Row, look: Look, measures: Sequence[str], costs: Sequence[str],
+         going: bool) -> str:
     cells = {measure: _cell(table, row, measure, metric, going) for measure in measures}
     if table.better:
         best = "" if "best" not in row.deltas else f"<small>Δ {mean(row.deltas['best'], metric, sign=True)}</small>"
@@ -189,7 +193,7 @@ def _row(table: Table, row: Row, look: Look, measures: Sequence[str], costs: Seq
     short = sum(state not in ("finished", "imported") for state in row.states)
     said = "not evidence" if row.seeds == 1 else f"{short} not finished" if short else ""
     cost = {"Mean time per run": _time(row),
-            "Memory": NONE if row.memory is None else f"{row.memory.mean:,.0f} MB",
+            "Memory": NONE if row.memory is None else volume(1e6 * row.memory.mean),
             "Models held": " + ".join(row.models) or NONE}
     pinned = '<small class="rl-under">the baseline</small>' if row.label == table.baseline else ""
     tail = [f"{row.seeds}<small>{said}</small>", *ordered, *(cost[head] for head in costs)]

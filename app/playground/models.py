@@ -36,8 +36,9 @@ def able() -> list[RunRow]:
 
 
 def usual(runs: Sequence[RunRow]) -> tuple[str, ...]:
-    """Return the models of a page without a choice: the newest run beside its base."""
-    first = next((run for run in runs if run.spec.row.loop != "sft"), runs[0])
+    """Return the models of a page without a choice: the newest run that was trained on its base, beside it."""
+    trained = [run for run in runs if run.spec.row.loop != "sft"]
+    first = next((run for run in trained if run.step), (trained or runs)[0])
     return Model(first.id, BASE).name, first.id
 
 

@@ -101,7 +101,7 @@ def _rounded(value: float | None) -> float | None:
 
 def widths(found: pd.DataFrame, framed: bool = False) -> dict[str, int]:
     """Pixels of each column: as wide as its texts, but so that those up to LAST are seen without scrolling."""
-    wide = {key: min(TEXTS[key][1], max(TEXTS[key][0], *map(_pixels, _cells(found, key)))) if key in TEXTS else
+    wide = {key: min(TEXTS[key][1], max([TEXTS[key][0], *map(_pixels, _cells(found, key))])) if key in TEXTS else
             FIXED[key] for key in found}
     first = list(found)[:list(found).index(LAST) + 1]
     for key in [key for key in KEPT if key in wide]:

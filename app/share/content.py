@@ -29,7 +29,7 @@ from app.marked import worded
 from app.maze import drawing
 from app.sharing import MOST_RUNS
 from app.status import STATES, duration
-from app.theme import DARK, LIGHT, number
+from app.theme import DARK, LIGHT, metric_text
 from app.training import clock, equation, feed, files, goal_line, status_line, term_values
 from app.training.feed import Feed
 from labcore.analysis.compare.best import BEST, criteria, standing
@@ -39,6 +39,7 @@ from labcore.analysis.compare.loading import Reader
 from labcore.analysis.compare.statistics import Mean
 from labcore.analysis.compare.table import Table, compare
 from labcore.analysis.doctor import doctor
+from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.right import check
 from labcore.classic.envs.maze_text import from_text
@@ -310,30 +311,31 @@ def _compared(store: Store, rows: Sequence[RunRow]) -> str:
     except LabError as error:
         return f"<p>{escape(clean(worded(str(error))))}</p>"
     found = groups(traces, naming.setting, naming.preset)
-    return _verdict(found, table.metric) + _table(table, [row.id for row in rows])
+    metric = naming.metric(table.metric, [row.spec for row in rows])
+    return _verdict(found, metric) + _table(table, metric, [row.id for row in rows])
 
 
-def _verdict(found: Sequence[Group], metric: str) -> str:
+def _verdict(found: Sequence[Group], metric: Metric) -> str:
     """The sentence that says who is ahead at each equal cost and which settings differ; empty if all runs have one
     setting."""
-    able = [each for each in criteria(found, metric) if each != BEST]
+    able = [each for each in criteria(found, metric.key) if each != BEST]
     if len(found) < 2 or not able:
         return ""
     equal = [each for each in able if each in EQUAL] or able[:1]
-    stands = [standing(found, metric, each) for each in equal]
+    stands = [standing(found, metric.key, each) for each in equal]
     if len(stands[0].means) < 2:  # the others have no value of it
         return ""
-    said = (verdict.headline(stands, METRICS[metric], {group.label: group.label for group in found}),
-            verdict.limits(stands[0], METRICS[metric]), verdict.differ([*apart(found)]))
+    said = (verdict.headline(stands, metric, {group.label: group.label for group in found}),
+            verdict.limits(stands[0], metric), verdict.differ([*apart(found)]))
     return f'<p class="rl-goal">{escape(clean(" ".join(filter(None, said))))}</p>'
 
 
-def _table(table: Table, runs: Sequence[str]) -> str:
-    metric = METRICS[table.metric]
+def _table(table: Table, metric: Metric, runs: Sequence[str]) -> str:
     head = ["Setting", "Seeds", f"{metric.label}, at the end",
             *(f"at {wording.place(at)} {AXES[axis]}" for axis, at in table.equal.items()), "Time"]
-    body = [[row.label, str(row.seeds), _mean(row.final), *(_mean(row.equal.get(axis)) for axis in table.equal),
-             duration(row.seconds.mean) if row.seconds else "–"] for row in table.rows]
+    means = [[_mean(each, metric) for each in (row.final, *map(row.equal.get, table.equal))] for row in table.rows]
+    body = [[row.label, str(row.seeds), *said, duration(row.seconds.mean) if row.seconds else "–"]
+            for row, said in zip(table.rows, means, strict=True)]
     differing, some = ([[naming.title(key), *(naming.written(key, value) if value is not None else "–"
                                               for value in values)]
                         for key, values in part.items() if key != "algorithm"]  # the labels say it
@@ -345,8 +347,8 @@ def _table(table: Table, runs: Sequence[str]) -> str:
             + (_html(groups, differing) if differing else "") + wording.folded(len(some), _html(groups, some)))
 
 
-def _mean(mean: Mean | None) -> str:
-    return "–" if mean is None else number(mean.mean, 3)
+def _mean(mean: Mean | None, metric: Metric) -> str:
+    return "–" if mean is None else metric_text(metric, mean.mean, exact=True)
 
 
 def _html(head: Iterable[str], body: Iterable[Sequence[str]], hues: Sequence[Sequence[str]] = ()) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 
 from app.scale import Scale, around
@@ -94,12 +95,12 @@ def findings(study: Study, own: Result | None, kept: Recorded | None) -> str:
     for kind, scale in scale_of.items():
         same = [each for each in study.contrasts if each.measure.kind == kind]
         measures = {each.measure.words for each in same}
-        head = measures.pop() if len(measures) == 1 else kind
+        head = measures.pop() if len(measures) == 1 else _kind(same[0].measure)
         rows = [_row(each, scale, found, bool(measures)) for each in same if each.decides]
         beside = [_row(each, scale, found, bool(measures)) for each in same if not each.decides]
         aside = ['<h4 class="rl-beside">Shown, but not part of the verdict</h4>', *beside] if beside else []
-        parts.append(f'<div class="rl-forest"><h4>{html.escape(head)}</h4>{"".join([*rows, *aside])}{_axis(scale)}'
-                     "</div>")
+        parts.append(f'<div class="rl-forest"><h4>{html.escape(head)}</h4>{"".join([*rows, *aside])}'
+                     f"{_axis(scale, same[0].measure)}</div>")
     return f'{CSS}{_key([*found])}{"".join(parts)}'
 
 
@@ -113,9 +114,9 @@ def _row(contrast: Contrast, scale: Scale, found: Mapping[str, Mapping[str, Foun
     """A contrast; `measured`: with the name of its measure, if that is not in the heading."""
     there = {name: each[contrast.label] for name, each in found.items() if contrast.label in each}
     what = f"{html.escape(contrast.measure.words)}. " if measured else ""
-    title = f"<div>{html.escape(contrast.label)}<small>{what}Claimed: {contrast.region}</small></div>"
-    unit = html.escape(contrast.measure.unit)
-    numbers = "".join(f'<div class="rl-{name}">{interval_text(each, contrast.measure.digits)} {unit}</div>'
+    title = f"<div>{html.escape(contrast.label)}<small>{what}Claimed: {_region(contrast)}</small></div>"
+    unit = html.escape(_unit(contrast.measure))
+    numbers = "".join(f'<div class="rl-{name}">{_interval(each, contrast.measure)} {unit}</div>'
                       for name, (each, _) in there.items())
     verdicts = "".join(f"<div>{badge(verdict, short=True)}</div>" for _, verdict in there.values())
     drawn = drawing(contrast, {name: each for name, (each, _) in there.items()}, scale)
@@ -127,20 +128,20 @@ def glance(study: Study, kept: Recorded, scale_of: Mapping[str, Scale]) -> str:
     """The recorded intervals that decide, small, on the scales of all studies."""
     parts = []
     for kind in dict.fromkeys(each.measure.kind for each in study.deciding):
-        drawn = [drawing(each, {"kept": kept.findings[each.label][0]}, scale_of[kind]) for each in study.deciding
-                 if each.measure.kind == kind]
-        parts += [*drawn, f'<div class="rl-interval rl-ticks">{_ticks(scale_of[kind])}</div>',
-                  f"<small>{html.escape(kind)}</small>"]
+        same = [each for each in study.deciding if each.measure.kind == kind]
+        drawn = [drawing(each, {"kept": kept.findings[each.label][0]}, scale_of[kind]) for each in same]
+        parts += [*drawn, f'<div class="rl-interval rl-ticks">{_ticks(scale_of[kind], same[0].measure)}</div>',
+                  f"<small>{html.escape(_kind(same[0].measure))}</small>"]
     return "".join(parts)
 
 
-def _axis(scale: Scale) -> str:
-    return (f'<div class="rl-row rl-axis"><div></div><div class="rl-interval">{_ticks(scale)}</div><div></div>'
+def _axis(scale: Scale, measure: Measure) -> str:
+    return (f'<div class="rl-row rl-axis"><div></div><div class="rl-interval">{_ticks(scale, measure)}</div><div></div>'
             "<div></div></div>")
 
 
-def _ticks(scale: Scale) -> str:
-    return "".join(f'<span style="left:{_x(scale, tick)}%">{_edge(tick)}</span>' for tick in scale.ticks)
+def _ticks(scale: Scale, measure: Measure) -> str:
+    return "".join(f'<span style="left:{_x(scale, tick)}%">{_edge(tick, measure)}</span>' for tick in scale.ticks)
 
 
 def drawing(contrast: Contrast, there: Mapping[str, Estimate], scale: Scale) -> str:
@@ -152,14 +153,42 @@ def drawing(contrast: Contrast, there: Mapping[str, Estimate], scale: Scale) -> 
                if isfinite(edge)),
              *(_bar(name, each, scale, 100 * (place + 1) / (len(there) + 1))
                for place, (name, each) in enumerate(there.items()))]
-    words = "; ".join(f"{'here' if name == 'here' else 'recorded'} {interval_text(each, contrast.measure.digits)}"
+    words = "; ".join(f"{'here' if name == 'here' else 'recorded'} {_interval(each, contrast.measure)}"
                       for name, each in there.items()) or "no runs yet"
     return (f'<div class="rl-interval" role="img" aria-label="{html.escape(contrast.label)}: {html.escape(words)} '
-            f'{html.escape(contrast.measure.unit)}; claimed {contrast.region}">{"".join(parts)}</div>')
+            f'{html.escape(_unit(contrast.measure))}; claimed {_region(contrast)}">{"".join(parts)}</div>')
 
 
-def _edge(value: float) -> str:
-    return f"{value:g}".replace("-", "−")
+def _in_percent(measure: Measure) -> bool:
+    """True if a measure is a share of 1, which pages write in percent."""
+    return measure.unit.startswith(("share", "probability"))
+
+
+def _unit(measure: Measure) -> str:
+    in_percent = f"%{measure.unit.removeprefix('share').removeprefix('probability')}"
+    return in_percent if _in_percent(measure) else measure.unit
+
+
+def _kind(measure: Measure) -> str:
+    return measure.kind.removesuffix(measure.unit) + _unit(measure) if _in_percent(measure) else measure.kind
+
+
+def _region(contrast: Contrast) -> str:
+    """The region of the claim, such as "below 5 %"."""
+    if not _in_percent(contrast.measure):
+        return contrast.region
+    return f"{replace(contrast, low=100 * contrast.low, high=100 * contrast.high).region} %"
+
+
+def _interval(found: Estimate, measure: Measure) -> str:
+    if not _in_percent(measure):
+        return interval_text(found, measure.digits)
+    low, high = (end if end is None else 100 * end for end in (found.low, found.high))
+    return interval_text(replace(found, mean=100 * found.mean, low=low, high=high), 1)
+
+
+def _edge(value: float, measure: Measure) -> str:
+    return f"{100 * value if _in_percent(measure) else value:g}".replace("-", "−")
 
 
 def _bar(name: str, found: Estimate, scale: Scale, top: float) -> str:
@@ -175,7 +204,7 @@ def settings(own: Result) -> str:
     rows = "".join(
         f"<tr><td>{html.escape(measure.words)}</td><td>{html.escape(label)}</td>"
         f"<td>{_number(sum(values) / len(values), measure)}</td>"
-        f"<td>{', '.join(_number(value, measure) for value in values)}</td><td>{html.escape(measure.unit)}</td></tr>"
+        f"<td>{', '.join(_number(value, measure) for value in values)}</td><td>{html.escape(_unit(measure))}</td></tr>"
         for (measure, label), values in own.values.items())
     heads = "".join(f"<th>{head}</th>" for head in ("Measured", "Setting", "Mean", "Each seed", "Unit"))
     return (f'<div class="rl-scroll"><table class="rl-table"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>'
@@ -183,4 +212,4 @@ def settings(own: Result) -> str:
 
 
 def _number(value: float, measure: Measure) -> str:
-    return f"{value:.{measure.digits}f}".replace("-", "−")
+    return _interval(Estimate(value, None, None, 1), measure)

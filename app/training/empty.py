@@ -18,9 +18,8 @@ from labcore.catalog.choices import ADVANTAGE, PAIRS, PREFERENCE_LOSS, SFT_LOSS,
 from labcore.catalog.families.distillation import SELF
 from labcore.catalog.kinds import task as task_of
 from labcore.catalog.knob import Value
-from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
-from labcore.catalog.right import right
+from labcore.catalog.right import in_run
 from labcore.catalog.summary import summary_of
 from labcore.catalog.task import Task
 from labcore.errors import LabError
@@ -80,10 +79,12 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
 def frames(row: Algorithm, task: Task, values: Mapping[str, Value]) -> str:
     """The large charts of a run with these knobs without anything in them, as HTML."""
     panels = [PANELS[key] for key in row.charts(task)[:LARGE]]
-    named = {"exact_match": right(task, values)}
-    tiles = "".join(f"<div><b>{named.get(panel.key, panel.title)}</b> <i>{symbol(METRICS[panel.metrics[0]].symbol)}"
-                    f'</i> <small>{METRICS[panel.metrics[0]].page_unit}</small><div class="rl-frame"></div></div>'
-                    for panel in panels)
+    tiles = ""
+    for panel in panels:
+        first = in_run(panel.metrics[0], row, task, values)
+        title = first.label if panel.key in ("reward", "exact_match") else panel.title
+        tiles += (f"<div><b>{title}</b> <i>{symbol(first.symbol)}</i> <small>{first.page_unit}</small>"
+                  '<div class="rl-frame"></div></div>')
     return f'{TILES}<div class="rl-tiles">{tiles}</div>'
 
 

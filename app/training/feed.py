@@ -16,7 +16,7 @@ from labcore.catalog.llm.difficulty import by_difficulty
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS, NOW, OWN, ordered
 from labcore.catalog.panels import PANELS, Panel, with_switched
-from labcore.catalog.right import named, right, share_of
+from labcore.catalog.right import in_run, named, right, share_of
 from labcore.runs.fork import movable
 from labcore.runs.knob_history import KnobHistory
 from labcore.runs.spec.run_spec import RunSpec
@@ -232,6 +232,10 @@ def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
     """The metric as it is in this run: right completions by what the verifier checks, and a reward that is their share
     says so; that of a proxy too.
     """
+    feeds = list(feeds)
+    if not any(feed.steps for feed in feeds) and len({feed.spec.task for feed in feeds}) == 1:  # as it will be
+        spec = feeds[0].spec
+        return in_run(metric.key, spec.row, spec.task_row, spec.knobs)
     exact = named("exact_match", _check(feeds))
     if metric.key == exact.key:
         return exact

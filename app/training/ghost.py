@@ -15,12 +15,11 @@ from app import link
 from app.lab import active, lab
 from app.link import Param
 from app.session import RECENT, show_error
-from app.theme import metric_text
+from app.theme import difference_text, metric_text
 from app.tokens import literal
 from app.training.feed import Feed, headline
 from labcore.analysis.compare.statistics import LAST
 from labcore.catalog.knob import Value, shown
-from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import fork
 from labcore.runs.files.paths import read_only
@@ -166,8 +165,7 @@ def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
     for metric in headline(feed, 2):
         with_it, without = (_mean(each, metric.key, first, last) for each in (feed, other))
         if with_it is not None and without is not None:
-            apart = metric_text(metric, with_it - without, exact=True)
-            said.append(f"{METRICS[metric.key].inline} {apart if with_it < without else f'+{apart}'} "
+            said.append(f"{metric.inline} {difference_text(metric, with_it - without)} "
                         f"({metric_text(metric, with_it)} vs {metric_text(metric, without)})")
     assert change.before is not None, "a change that is known from before"
     over = f"mean of steps {first:,} to {last:,}" if first < last else f"step {last:,}"

@@ -21,17 +21,15 @@ def percent(share: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """A number of bytes, in units of a thousand.
+    """A number of bytes, in units of a thousand, with at most three digits.
 
-    >>> size(0), size(1234), size(56_700_000), size(8_900_000_000), size(None)
-    ('0 kB', '1.2 kB', '56.7 MB', '8.9 GB', '–')
+    >>> size(0), size(1234), size(56_700_000), size(444_900), size(8_900_000_000), size(None)
+    ('0 kB', '1.2 kB', '56.7 MB', '445 kB', '8.9 GB', '–')
     """
     if count is None:
         return "–"
-    for unit, of in (("GB", 1e9), ("MB", 1e6)):
-        if count >= of:
-            return f"{count / of:.1f} {unit}"
-    return f"{count / 1e3:.1f} kB" if count else "0 kB"
+    unit, of = next(((unit, of) for unit, of in (("GB", 1e9), ("MB", 1e6)) if count >= 0.9995 * of), ("kB", 1e3))
+    return f"{count / of:.{0 if not count or count >= 99.95 * of else 1}f} {unit}"
 
 
 def milliseconds(seconds: float | None) -> str:

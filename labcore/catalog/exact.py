@@ -76,7 +76,7 @@ ALGORITHMS: dict[str, Algorithm] = {row.key: _row(row) for row in OF_LANGUAGE_MO
 
 def _task(key: str, label: str, help: str, name: str, example: str, letters: int = 3, prompts: int = 3,
           goal: str = "must write {answer}, and earns 1 if exact", defaults: Mapping[str, Value] | None = None,
-          right: str = "Exact match") -> Task:
+          right: str = "Exact match", graded: bool = False) -> Task:
     return Task(key, label, help, f"labcore.tasks.enumerable:{name}", ("online", "preference"), (
         Knob("vocabulary", "Letters", letters, "Letters of the vocabulary, in addition to the end token. More: many "
              "more completions. Fewer: a smaller problem.", low=2, high=6, group="task"),
@@ -84,13 +84,14 @@ def _task(key: str, label: str, help: str, name: str, example: str, letters: int
              "Fewer: less noise between prompts. Exact values are means over all "
              "prompts.", low=1, high=4, group="task"),
     ), pairs=True, example=example, right=right, goal={"": goal},
+        graded=("",) * graded,
         # A step is cheap, and a table's entry moves only where its prefix was sampled.
         defaults={"max_new_tokens": 3, "learning_rate": 3e-3, "max_grad_norm": 10.0, **(defaults or {})})
 
 
 TASKS: dict[str, Task] = {row.key: row for row in (
     _task("sorted", "Sorted, graded", "The share of neighbouring letters that are in order, starting with the prompt's "
-          "letter: partial credit.", "Sorted", "b → bbc", right="All in order",
+          "letter: partial credit.", "Sorted", "b → bbc", right="All in order", graded=True,
           goal="must continue with letters in order, such as {answer}, and earns the share of neighbouring letters in "
                "order"),
     _task("one_winner", "One winner", "A single completion is right; every other completion gets reward 0.",
@@ -101,5 +102,5 @@ TASKS: dict[str, Task] = {row.key: row for row in (
           defaults={"max_new_tokens": 4}),
     _task("two_modes", "Two modes", "Two very different completions have similar rewards: 1 and 0.9.", "TwoModes",
           "a → aaa", goal="earns 1 for {answer} and 0.9 for the next letter in every place",
-          right="Best completion"),
+          right="Best completion", graded=True),
 )}

@@ -46,9 +46,9 @@ def share_of(exact: Metric, metric: Metric) -> Metric:
 
 def in_run(key: str, row: Algorithm, task: Task, knobs: Mapping[str, Value]) -> Metric:
     """A metric as a run of these settings calls it: the mean reward is the share of right completions if the task's
-    verifier gives all rewards."""
+    verifier gives all rewards, and no partial ones."""
     exact = named("exact_match", right(task, knobs))
-    verified = "reward_source" in knobs and not reward_words(knobs) and not task.has_turns
+    verified = "reward_source" in knobs and not reward_words(knobs) and task.all_or_nothing(knobs)
     if key == "reward" and verified and exact.key in row.charts(task):
         return share_of(exact, METRICS[key])
     return exact if key == exact.key else METRICS[key]

@@ -28,6 +28,8 @@ class Task:
     `sees` and `goal` are parts of the sentence that describes the task (`labcore.catalog.goal`): "The model `sees`
     {prompt}, `goal`." `goal` has an entry for each value of the knob that decides what earns reward, and "" for all
     others.
+
+    `graded` are the values of such a knob with which rewards may lie between 0 and 1; "" if they always may.
     """
 
     key: str
@@ -51,6 +53,11 @@ class Task:
     right: str = "Exact match"
     sees: str = "sees"
     goal: Mapping[str, str] = field(default_factory=lambda: {"": "must write {answer}, and earns 1 if exact"})
+    graded: tuple[str, ...] = ()
+
+    def all_or_nothing(self, knobs: Mapping[str, Value]) -> bool:
+        """True if the verifier gives 1 to right completions and 0 to all others."""
+        return not self.has_turns and not {"", *(str(knobs.get(knob.key)) for knob in self.knobs)} & {*self.graded}
 
     @property
     def has_turns(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any, TypeVar
 
+from labcore.catalog.amounts import duration
 from labcore.catalog.amounts import size as in_bytes
 from labcore.catalog.metrics import METRICS
 from labcore.cli.adding import Add
@@ -111,7 +112,7 @@ def lines(store: Store, entries: Sequence[Entry]) -> list[str]:
 
 def _line(entry: Entry, wide: int, message: str) -> str:
     steps = f"{entry.step:>6}/{entry.steps:<6}" if entry.steps else f"{entry.step:>6} {'':<6}"
-    seconds = f"{entry.seconds:>8.1f} s" if entry.seconds is not None else f"{'':>10}"
+    seconds = f"{'' if entry.seconds is None else duration(entry.seconds):>11}"
     project = f"  [{entry.project}]" if entry.project else ""
     shown, tags = entry.summary, project + "".join(f"  #{tag}" for tag in entry.tags)
     value = "" if shown.last is None else f"{METRICS[shown.metric].key} {shown.last:.4g}"

@@ -17,6 +17,7 @@ from labcore.analysis.studies.rows import STUDIES
 from labcore.analysis.studies.study import Study
 from labcore.analysis.studies.verdict import WORDS, interval_text
 from labcore.analysis.studies.verdict import needed as needed_to_decide
+from labcore.catalog.amounts import duration
 from labcore.catalog.knob import suggestion
 from labcore.cli.adding import Add
 from labcore.cli.sweeping import wait
@@ -151,20 +152,16 @@ def _measured(specs: Sequence[RunSpec], store: Store) -> time_left.Estimate:
 
 
 def _here(specs: Sequence[RunSpec], found: time_left.Estimate) -> str:
-    return f"{'more than' if found.unknown else 'about'} {_minutes(found.seconds + found.before)} (estimated)"
+    return f"{'more than' if found.unknown else 'about'} {duration(found.seconds + found.before)} (estimated)"
 
 
 def _cost(chosen: Study, known: dict[str, time_left.Pace], kept: recorded.Recorded | None) -> str:
     found = time_left.estimate(plan.every(chosen), known, {}, max_runs())
     if not found.unknown:
-        return f"about {_minutes(found.seconds)} here (estimated from earlier runs)"
+        return f"about {duration(found.seconds)} here (estimated from earlier runs)"
     if kept is None:
         return "no time known yet"
-    return f"recorded: {_minutes(kept.seconds_of(chosen, len(plan.every(chosen))))} of training on {kept.machine}"
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+    return f"recorded: {duration(kept.seconds_of(chosen, len(plan.every(chosen))))} of training on {kept.machine}"
 
 
 def summary(chosen: Study, found: Result) -> str:

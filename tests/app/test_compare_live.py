@@ -86,7 +86,7 @@ def test_a_metric_that_is_logged_once_long_ago_or_late_is_offered(page, lab, tic
     test = page("compare", runs=f"{ended},{going}")
     assert [full for _, full in ticks.drawn] == [True, True]  # the page was run again
     options = next(box for box in test.selectbox if box.label == "Metric").options
-    assert all(any(label in each for each in options) for label in ("KL to the reference", "Accepted")), options
+    assert all(any(label in each for each in options) for label in ("KL to the reference", "Exact match")), options
 
 
 def test_what_a_view_cannot_read_any_more_is_a_sentence(page, lab, pair, monkeypatch):

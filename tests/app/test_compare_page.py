@@ -198,7 +198,7 @@ def test_the_table_names_the_winner_and_the_differences(page, lab, pair):
     test = page("compare", runs=",".join(pair), view="table")
     shown = html(test)
     assert says(shown, "Per token, per update and per second GRPO", "ahead") and "GRPO beats it, P 1.00" in shown
-    assert "at 800 tokens each" in shown and "0.910 [" in shown
+    assert "at 800 tokens each" in shown and "91.0 % [" in shown
     assert '<td title="grpo">GRPO</td>' in shown and '<td title="k3">k3: never negative</td>' in shown
     assert "<th>Algorithm</th>" in shown and "<th>Seed</th>" not in shown
     assert "508 MB" in shown and "policy + reference" in shown

@@ -120,7 +120,7 @@ def test_a_button_starts_the_twin_in_the_background_and_draws_it(page, lab, monk
 
 
 @pytest.mark.parametrize(("rewards", "expected"), [
-    ([0.5, 0.5], "is at step 2"), ([], "is starting"), ([0.5, 0.5, 0.9], "reward −0.700 (0.200 vs 0.900)"),
+    ([0.5, 0.5], "is at step 2"), ([], "is starting"), ([0.5, 0.5, 0.9], "−70.0 points (20 % vs 90 %)"),
 ])
 def test_the_effect_is_said_with_its_size_and_without_a_claim(lab, rewards, expected):
     run, history = turned(lab)
@@ -134,5 +134,5 @@ def test_the_effect_is_a_mean_of_the_last_steps_since_the_change(lab):
     run, history = turned(lab)
     with_it, without = feed_of(run.spec, [1, 1, 0, 0, 0.5, 0.5]), feed_of(run.spec, [1] * 20)
     said = ghost.effect(history.moves[-1], with_it, without, False)
-    assert says(said, "steps 3 to 6", "reward", "−0.750", "0.250", "1.000", "KL to the reference", "−0.075", "0.025",
-                "0.100")
+    assert says(said, "steps 3 to 6", "reward (exact match)", "−75.0 points", "25 %", "100 %",
+                "KL to the reference", "−0.075", "0.025", "0.100")

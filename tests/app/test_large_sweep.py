@@ -268,7 +268,7 @@ def test_the_best_settings_are_compared_as_curves_in_a_link_that_fits(page, done
 def test_a_sweep_of_64_runs_has_a_chart_of_each_setting_as_before(page, lab):
     sweep_id = done(lab, axes={"beta": [0.0, 0.05, 0.1, 0.2]}, seeds=16)
     test = page("compare", sweep=sweep_id, view="sweep")
-    assert "Reward by KL coefficient" in drawn(test)
+    assert "Reward (exact match) by KL coefficient" in drawn(test)
 
 
 def test_a_lead_that_a_few_seeds_make_is_put_down_to_luck(lab):

@@ -11,6 +11,7 @@ from app.runs import table as runs_table
 from app.runs.actions import volume
 from app.runs.details import differences
 from app.runs.state import PICKED, View, chosen, steady
+from labcore.catalog.amounts import percent
 from labcore.catalog.kinds import KINDS
 from labcore.runs.files.paths import run_folder
 from labcore.runs.fork import fork_spec
@@ -33,7 +34,7 @@ def test_each_run_is_a_row_with_what_it_is_and_how_it_fares(page, lab):
     row = table.iloc[1]
     assert (row["star"], *row["state"], row["algorithm"], row["task"], row["seed"], row["step"], row["steps"]) == (
         "★", "Finished", "GRPO", "Sort letters", 3, 6, 10)
-    assert (row["metric"], round(row["last"], 6), round(row["best"], 6)) == ("Reward", 0.6, 0.6)
+    assert (row["metric"], round(row["last"], 6), round(row["best"], 6)) == ("Reward (exact match)", 0.6, 0.6)
     assert row["note"] == "Two lines"
     assert list(row["tags"]) == ["paper"] and len(row["curve"]) == 6 and row["size"] > 0
     assert (*table.iloc[0]["state"], table.iloc[0]["metric"], table.iloc[0]["last"]) == ("Imported", "Reward", 0.4)
@@ -87,7 +88,7 @@ def test_the_link_holds_search_filters_groups_and_order(page, lab):
     test = page("runs", group="beta", state="finished")
     assert rows(test) == [low, high] and len(test.dataframe) == 2
     assert [header.label for header in test.expander] == [
-        f"β = {beta} · 1 run · reward: mean of last 0.600, of best 0.600" for beta in ("0.02", "0.1")]
+        f"β = {beta} · 1 run · reward (exact match): mean of last 60 %, of best 60 %" for beta in ("0.02", "0.1")]
 
 
 def test_what_is_typed_and_chosen_goes_into_the_link(page, lab):
@@ -257,7 +258,7 @@ def test_details_tell_the_outcome_and_what_was_turned(page, lab):
     test = press(select(page("runs"), run_id), "act:details")
     html = " ".join(element.proto.body for element in test.get("html"))
     last = lab.store.steps_after(run_id, 0)[-1]
-    assert f"{last.metrics['reward']:.3f} at step {last.step}, best" in html
+    assert f"{percent(last.metrics['reward'])} at step {last.step}, best" in html
     assert "<th>turned</th><td>β 0.04 → 0.2 at step 3</td>" in html
 
 
@@ -300,4 +301,4 @@ def test_the_group_s_means_are_told_by_metric():
 
 def test_every_state_and_kind_has_a_name_and_sizes_are_told_in_units():
     assert {*runs_table.NAMES} == {*runs_table.COLOURS} and set(KINDS) <= {"llm", "exact", "maze", "cartpole"}
-    assert [volume(size) for size in (0, 999_949, 2e6)] == ["0 kB", "999.9 kB", "2.0 MB"]
+    assert [volume(size) for size in (0, 999_949, 2e6)] == ["0 kB", "1.0 MB", "2.0 MB"]

@@ -153,7 +153,7 @@ def test_several_runs_are_over_each_other_with_their_comparison(lab):
     assert [*together["charts"]["runs"]] == runs and [run["id"] for run in found["runs"]] == runs
     hues = [run["colour"] for run in together["charts"]["runs"].values()]
     assert hues[0] != hues[1] and all(len(panel["metrics"]) == 1 for panel in together["charts"]["panels"])
-    for part in ("GRPO and RLOO are equal", "0.400", "KL coefficient β", "Settings differ in"):
+    for part in ("GRPO and RLOO are equal", "40.0 %", "KL coefficient β", "Settings differ in"):
         assert part in together["table"], part
 
 

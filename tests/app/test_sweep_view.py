@@ -151,7 +151,7 @@ def test_a_sweep_is_shown_while_some_of_its_runs_are_live(view, page, lab):
         go(lab.store, run, 0.25 + 0.5 * (run.spec.knobs["beta"] > 0), state="finished" if place < 2 else "running")
     shown = told(page("compare", sweep=sweep_id, view=view))
     if view == "sweep":
-        assert re.findall(r"seed (\d): ([\w.]+)", shown) == [("0", "0.250"), ("1", "running"), ("0", "0.750"),
+        assert re.findall(r"seed (\d): ([\w.]+)", shown) == [("0", "25.0"), ("1", "running"), ("0", "75.0"),
                                                              ("1", "running")]
 
 
@@ -192,7 +192,7 @@ def test_the_view_says_what_is_best_and_links_each_run(page, lab):
     test = page("compare", sweep=sweep_id, view="sweep")
     said = told(test)
     assert says(said, "Per token, per update and per second β 0.1", "ahead") and "Settings differ in β." in said
-    assert "Best in 100 % of bootstrap resamples" in said and "Reward at equal tokens (300 each)" in said
+    assert "Best in 100 % of bootstrap resamples" in said and "Reward (exact match) at equal tokens (300 each)" in said
     links = re.findall(r'href="llm\?run=([\w-]+)"', " ".join(each.proto.body for each in test.get("html")))
     assert sorted(links) == sorted(run.id for run in lab.store.sweep_runs(sweep_id))
     switch = next(each for each in test.button_group if each.label == "Compared at")
@@ -200,7 +200,7 @@ def test_the_view_says_what_is_best_and_links_each_run(page, lab):
         "Equal tokens", "Equal updates", "Equal seconds", "At the end", "At its best"]
     switch.set_value("final")
     ran(test)
-    assert test.query_params["by"] in ("final", ["final"]) and "Reward at the end" in told(test)
+    assert test.query_params["by"] in ("final", ["final"]) and "Reward (exact match) at the end" in told(test)
 
 
 def test_nothing_is_the_best_by_a_metric_that_has_no_better(page, lab):
@@ -222,9 +222,9 @@ def test_captions_say_what_the_numbers_are(page, lab):
 def test_the_criterion_of_a_link_is_taken_and_one_that_does_not_fit_is_not(page, lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)
-    assert "Reward at its best" in told(page("compare", sweep=sweep_id, view="sweep", by="best"))
+    assert "Reward (exact match) at its best" in told(page("compare", sweep=sweep_id, view="sweep", by="best"))
     test = page("compare", sweep=sweep_id, view="sweep", by="nonsense")
-    assert "Reward at equal tokens" in told(test) and "'nonsense'" in test.warning[0].value
+    assert "Reward (exact match) at equal tokens" in told(test) and "'nonsense'" in test.warning[0].value
     test = page("compare", sweep=sweep_id, view="sweep", by="env_steps")
     assert says(test.warning[0].value, "cannot be compared at equal environment steps", "at equal tokens")
 
@@ -235,7 +235,8 @@ def test_while_runs_go_there_is_no_verdict_and_one_seed_is_none_either(page, lab
     first, *_ = lab.store.sweep_runs(sweep_id)
     go(lab.store, first, 0.5, "running")
     said = told(page("compare", sweep=sweep_id, view="sweep"))
-    assert "Reward at equal tokens (300 each)" in said and "leads" not in said, "nothing to compare with yet"
+    assert "Reward (exact match) at equal tokens (300 each)" in said
+    assert "leads" not in said, "nothing to compare with yet"
     *_, last = lab.store.sweep_runs(sweep_id)
     go(lab.store, last, 0.4)
     said = told(page("compare", sweep=sweep_id, view="sweep"))

@@ -168,7 +168,7 @@ def test_status_tiles_charts_and_scrubber_are_of_one_step_at_every_moment(
 
     page.evaluate(MOVE, [run_id, 3])  # the tiles follow the hand as the charts do
     assert page.locator(".rl-tile b").first.inner_text() == page.evaluate(NUMBERS)[0] == "0.495"
-    assert page.locator(".rl-tile em").first.inner_text() == "+0.030 since start"
+    assert page.locator(".rl-tile em").first.inner_text() == "from 0.465"
     store.set_state(run_id, "stopped")
 
 

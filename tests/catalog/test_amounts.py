@@ -1,4 +1,4 @@
-"""Shares and sizes have one format: no other code writes their units beside a number."""
+"""Shares, sizes, times and metrics have one format: no other code writes their units beside a number."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import pytest
 from labcore.catalog.amounts import percent, significant, size
 
 ROOT = Path(__file__).parents[2]
-# A share by Python's own format or without the blank before its sign, or a size by a power of ten of its own.
-BY_HAND = re.compile(r":\.?\d*%\}|\}%(?=[\s\"'`.,;:)<]|$)|/ (?:1e6|1e9|MEGABYTE)\b[^}]*\} (?:MB|GB)")
+# A share by Python's own format or without the blank before its sign, or a size or a time by its own.
+BY_HAND = re.compile(r":\.?\d*%\}|\}%(?=[\s\"'`.,;:)<]|$)|/ (?:1e6|1e9|MEGABYTE)\b[^}]*\} (?:MB|GB)"
+                     r"|(?<!2\*\*20:\.1)(?<!2\*\*20:\.0)(?<!2\*\*20:,\.0)f\} (?:kB|MB|GB)\b"
+                     r"|\.[1-9]f\} (?:s|min|h)\b(?!/)")  # but for limits in units of 2**20
+# A metric's value by its digits, which would not write a share in percent.
+BY_DIGITS = re.compile(r"\b(?:number|format)\(.*\.digits\)")
 # A length in CSS: the declaration of a style, or a share that a semicolon follows.
 CSS = re.compile(r"^.*\.style\..*$|[a-z-]+:\d+%\}|[a-z-]+:\$?\{[^{}]*\}%?|\{[^{}]*%\};|color-mix\([^)]*\)|\}%[,)]")
 # Formats of another language, which have no unit: Plotly's, and the microscope's that is `percent`.
@@ -22,19 +26,22 @@ def by_hand(line: str) -> bool:
     plain = line
     for other in OTHERS:
         plain = plain.replace(other, "")
-    return bool(BY_HAND.search(CSS.sub("", plain)))
+    return bool(BY_HAND.search(CSS.sub("", plain)) or BY_DIGITS.search(plain))
 
 
 @pytest.mark.parametrize("folder", ["app", "labcore", "pages"])
 def test_no_share_and_no_size_is_written_by_hand(folder: str) -> None:
     found = [f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
              for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".py", ".js")
-             and "static" not in path.parts and path.name != "amounts.py"
+             and "static" not in path.parts and path.name not in ("amounts.py", "theme.py", "recorded_studies.py")
              for number, line in enumerate(path.read_text("utf-8").splitlines(), 1) if by_hand(line)]
-    assert not found, "use labcore.catalog.amounts (asPercent in component.js): " + "\n".join(found)
+    assert not found, ("use labcore.catalog.amounts, app.theme.metric_text (asPercent and metricText in component.js): "
+                       + "\n".join(found))
 
 
 @pytest.mark.parametrize(("line", "expected"), [
+    ('f"{number(last, metric.digits)} at step"', True), ('f"{seconds / 60:.1f} min"', True),
+    ('f"{row.memory.mean:,.0f} MB"', True), ('f"{1 / speed:.1f} s/step"', False), ("number(value, 2)", False),
     ("<td>{chances[action]:.0%}</td>", True), ('f"{row[\'clipped_frac\']:.1%}"', True),
     ("`${Math.round(100 * share)}%`", True), ('f"{sizes[name] / 1e6:,.0f} MB"', True),
     ('style="left:{zero * 100:.1f}%;width:{share:.1%}"', False), ("{percent(share)}", False),
@@ -44,5 +51,5 @@ def test_the_search_finds_what_it_looks_for(line: str, expected: bool) -> None:
 
 
 def test_units_stand_behind_a_blank_and_columns_have_three_digits() -> None:
-    assert percent(0.37) == "37 %" and percent(0.013) == "1.3 %" and size(269e6) == "269.0 MB"
+    assert percent(0.37) == "37 %" and percent(0.013) == "1.3 %" and size(269e6) == "269 MB"
     assert [significant(value) for value in (1234.5, 12.345, 0.012345, -3.0)] == ["1,230", "12.3", "0.0123", "−3.00"]

@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from labcore.catalog.exact import ALGORITHMS as EXACT
 from labcore.catalog.exact import TASKS as ENUMERABLE
 from labcore.catalog.llm import environments
+from labcore.catalog.llm.algorithms import ALGORITHMS as LLM
 from labcore.catalog.llm.tasks import TASKS, VERIFIERS
-from labcore.catalog.right import check, named, right
+from labcore.catalog.right import check, in_run, named, right
 from labcore.tasks.task import Problem, make_task
 
 # A completion that is accepted and is not the answer; tasks without one have one right text.
@@ -33,6 +35,27 @@ def test_a_task_that_accepts_another_text_names_no_exact_match(key, tmp_path):
     assert task.score(problem, problem.answer).exact
     assert (right(row, knobs) == "Exact match") == (
         key not in (*OTHERS, "two_modes", *(row.key for row in environments.ROWS)))
+
+
+@pytest.mark.parametrize("key", [*TASKS, *ENUMERABLE])
+def test_only_rewards_that_are_all_or_nothing_are_shown_as_the_share_of_right_completions(key):
+    row = {**TASKS, **ENUMERABLE}[key]
+    if row.data:
+        return
+    defaults = {knob.key: knob.default for knob in row.knobs}
+    algorithm = (EXACT if key in ENUMERABLE else LLM)["grpo"]
+    for chosen in [{}, *({knob.key: value} for knob in row.knobs for value in knob.choices)]:
+        knobs = {**defaults, **chosen, "reward_source": "verifier"}
+        share = in_run("reward", algorithm, row, knobs).share
+        assert share == row.all_or_nothing(knobs)
+        task = make_task(row, knobs)
+        problem = task.problems(1, np.random.default_rng(0))[0]
+        answer = problem.answer
+        tried = [answer, answer[:-1], answer[:1] + answer, answer[::-1], "", OTHERS.get(key, ("", ""))[1]]
+        scores = [task.score(problem, text) for text in tried] if share else []
+        assert all(score.reward == score.exact for score in scores), f"{key} {chosen}"
+    assert not in_run("reward", algorithm, row, {**defaults, "reward_source": "reward_model"}).share
+    assert not in_run("reward", algorithm, row, defaults).share, "of another trainer"
 
 
 @pytest.mark.parametrize("key", ["prompts", "text"])

@@ -70,7 +70,7 @@ def show(chosen: Chosen, stand: Standing | None, full: bool) -> None:
     if not many:
         parallel.show(chosen.place, now)
     st.html(wording.CSS + table(chosen, stand, names, looks, parallel.brushed(chosen.place.sweep)))
-    st.caption(wording.measured(METRICS[chosen.metric].better))
+    st.caption(wording.measured(chosen.metric_of().better))
 
 
 def _with_plane(chosen: Chosen) -> Chosen:
@@ -92,7 +92,7 @@ def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> 
         parents = [above[trace.run].axes["step"].size for trace in group.traces if trace.run in above]
         lines[number] = sent().lines((number, look, "small"), (version(group), version(of), parents),
                                      partial(lines_of, group, number, look, above, of))
-    metric, axis = METRICS[chosen.metric], AXES[chosen.axis]
+    metric, axis = chosen.metric_of(), AXES[chosen.axis]
     smoothed = f", smoothed {chosen.place.smooth:g}" if chosen.place.smooth else ""
     caption = f"Mean over seeds with its 95 % bootstrap band; faint: single seeds{smoothed}"
     unit = metric.page_axis.removeprefix(metric.label).removeprefix(", ")
@@ -106,7 +106,7 @@ def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> 
 def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, names: Mapping[str, str],
             kind: str, hollow: figures.Hollow) -> None:
     """The result of each value."""
-    metric = METRICS[chosen.metric]
+    metric = chosen.metric_of()
     title = f"{metric.label} {wording.way(stand)}"
     caption = "mean over seeds [its 95 % interval]" if len(grid.knobs) == 2 else \
         "mean over seeds with its 95 % interval, and single seeds"
@@ -138,7 +138,7 @@ def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequ
           only: Collection[str] | None = None) -> str:
     """Every setting with its runs, each a link, as HTML; which is best only where the metric has a better. `only`: of
     these runs alone."""
-    metric, body = METRICS[chosen.metric], ""
+    metric, body = chosen.metric_of(), ""
     better, best = metric.better, stand.leader if metric.better else None
     for group, look in zip(chosen.groups, looks, strict=True):
         mean = stand.means.get(group.label)

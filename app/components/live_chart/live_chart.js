@@ -65,13 +65,14 @@ function boxOf(key) {
   return box;
 }
 
-const LEAST = 120, NARROW = 170; // pixels: of a large chart at the least, and at the most beside a board or on a phone
+const LEAST = 120, NARROW = 190; // pixels: of a large chart at the least, and at the most beside a board or on a phone
 const BELOW = 66; // pixels: the caption of a chart, and the scrubber at the lower edge of the window
 
-// Large charts are as high as the window has room for, so that their axes are seen above the scrubber.
+// Large charts are as high as the window has room for, so that their axes are seen above the scrubber. Where there is
+// no such room, they have to be scrolled to anyway and have their full height.
 function heightOf({ width, room }, { tall, large }) {
-  if (!large) return tall;
-  return Math.max(LEAST, Math.min(width && width < 700 ? NARROW : tall, room));
+  const most = large && width && width < 700 ? NARROW : tall;
+  return large && room >= LEAST ? Math.min(most, room) : most;
 }
 
 // The pixels that a chart has above the scrubber while the page is not scrolled, in steps, so that they seldom change.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from labcore.catalog.amounts import size
+
 
 @dataclass(frozen=True)
 class ModelSize:
@@ -49,7 +51,7 @@ class HubModel:
     @property
     def size(self) -> str:
         """The size of the download, with its unit."""
-        return f"{self.megabytes:,} MB" if self.megabytes < 1000 else f"{self.megabytes / 1000:.1f} GB"
+        return size(1e6 * self.megabytes)
 
 
 HUB_MODELS: dict[str, HubModel] = {

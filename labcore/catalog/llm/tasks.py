@@ -111,7 +111,7 @@ TASKS: dict[str, Task] = {
         ), defaults={"max_new_tokens": 5, "sft_steps": 1500, "sft_target": 0.3},
             sft={"learning_rate": 3e-3, "sequences_per_step": 128, "eval_every": 10}, example="47+85= → 132",
             goal={"exact": "must write {answer}, and earns 1 if exact",
-                  "shaped": "must write {answer}, and earns the share of digits that are right"}),
+                  "shaped": "must write {answer}, and earns the share of digits that are right"}, graded=("shaped",)),
         Task("countdown", "Countdown", "Reach the target with all of the numbers and +, − and ×.",
              "labcore.tasks.countdown:Countdown", _STEPS, (
                  Knob("numbers", "Numbers", 3, "Numbers in a prompt. More: a harder task, longer completions.", low=2,
@@ -131,7 +131,8 @@ TASKS: dict[str, Task] = {
              reward_model={"pairs": "dataset"},
              online={"beta": 0.2},  # with less a policy soon exploits a reward model
              sft={"learning_rate": 3e-3, "eval_every": 25}, example="the plot was → very good and fun → so dull",
-             right="Fluent", goal={"": "must continue it, and earns sentiment × fluency²: {reward} for {answer}"}),
+             right="Fluent", goal={"": "must continue it, and earns sentiment × fluency²: {reward} for {answer}"},
+             graded=("",)),
         *environments.ROWS,
         Task("prompts", "Your own prompts", "A file of prompts and answers (JSONL, JSON, CSV or Parquet) and a "
              "verifier.",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from labcore.catalog.amounts import size as in_bytes
 from labcore.errors import LabError, listed, quoted
 from labcore.runs.files import atomic, uploads
 from labcore.runs.files.hub import Repo, Unreachable, errors_in_words
@@ -138,8 +139,8 @@ def _fetch(asked: Dataset) -> Fetched:
     if len(paths) == 1 and whole and first.size <= LIMIT:
         return Fetched(uploads.keep(f"{stem}{suffix}", paths[0].read_bytes()))
     if suffix != ".parquet":
-        size = sum(shard.size for shard in shards) / 2**20
-        raise LabError(f"The split {first.split} of {asked.repo} has {len(shards)} files with {size:,.0f} MB that are "
+        size = in_bytes(sum(shard.size for shard in shards))
+        raise LabError(f"The split {first.split} of {asked.repo} has {len(shards)} files with {size} that are "
                        "not Parquet: download them, and give a part as a file.")
     content, rows, ended = _joined(paths)
     note = "" if whole and ended else (f"Only the first {rows:,} rows of {asked.repo} are used, because the whole "

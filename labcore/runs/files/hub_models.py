@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, Any
 
+from labcore.catalog.amounts import size
 from labcore.errors import LabError, quoted
 from labcore.runs.files.adapters import is_adapter
 from labcore.runs.files.hub import Repo, Unreachable, errors_in_words
@@ -77,8 +78,8 @@ def _partials(blobs: Path) -> list[Path]:
 def _check_space(repo: str, needed: int, cache: Path) -> None:
     there = next(path for path in (cache, *cache.parents) if path.exists())
     if (free := shutil.disk_usage(there).free) < needed:
-        raise LabError(f"The model {repo} needs {needed / MB:,.0f} MB more, and the disk of {cache} has "
-                       f"{free / MB:,.0f} MB free: free some space, or set HF_HOME to a folder on another disk.")
+        raise LabError(f"The model {repo} needs {size(needed)} more, and the disk of {cache} has "
+                       f"{size(free)} free: free some space, or set HF_HOME to a folder on another disk.")
 
 
 @dataclass(frozen=True)
