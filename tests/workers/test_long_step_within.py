@@ -78,7 +78,12 @@ def asking(store, run_id, at, command):
     return on_activity
 
 
-@pytest.mark.parametrize("name", RUNS)
+def now(*names):
+    """The runs of one sort each now, the others by `make test-long`."""
+    return [name if name in names else pytest.param(name, marks=pytest.mark.long) for name in RUNS]
+
+
+@pytest.mark.parametrize("name", now("ppo", "dpo each step", "reward model", "sft"))
 def test_a_run_that_is_stopped_at_any_place_keeps_all_whole_steps(name, whole):
     """At one of its places, the first or the last of the two; the other is that of another run."""
     numbers, said = whole(name)
@@ -95,7 +100,7 @@ def test_a_run_that_is_stopped_at_any_place_keeps_all_whole_steps(name, whole):
     assert learnt(store, run_id) == numbers, said[at]
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", now("ppo", "sft"))
 def test_a_run_that_is_paused_at_any_place_waits_there_and_learns_the_same(name, whole):
     numbers, said = whole(name)
     at = places(said, 2)[-1]
