@@ -183,4 +183,4 @@ def settings(own: Result) -> str:
 
 
 def _number(value: float, measure: Measure) -> str:
-    return f"{value:.{measure.digits}f}".replace("-", "−")
+    return f"{value:z.{measure.digits}f}".replace("-", "−")

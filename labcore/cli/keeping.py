@@ -111,10 +111,10 @@ def lines(store: Store, entries: Sequence[Entry]) -> list[str]:
 
 def _line(entry: Entry, wide: int, message: str) -> str:
     steps = f"{entry.step:>6}/{entry.steps:<6}" if entry.steps else f"{entry.step:>6} {'':<6}"
-    seconds = f"{entry.seconds:>8.1f} s" if entry.seconds is not None else f"{'':>10}"
+    seconds = f"{entry.seconds:>z8.1f} s" if entry.seconds is not None else f"{'':>10}"
     project = f"  [{entry.project}]" if entry.project else ""
     shown, tags = entry.summary, project + "".join(f"  #{tag}" for tag in entry.tags)
-    value = "" if shown.last is None else f"{METRICS[shown.metric].key} {shown.last:.4g}"
+    value = "" if shown.last is None else f"{METRICS[shown.metric].key} {shown.last:z.4g}"
     star, state = "*" if entry.star else " ", entry.pending or entry.state
     return (f"{star} {entry.id:<26} {entry.title:<{wide}}  {state:<12} {steps} {seconds}  {value:<24}{tags}  "
             f"{message}").rstrip()
