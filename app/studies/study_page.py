@@ -39,7 +39,8 @@ def show(study: Study, named: Callable[[str], None]) -> None:
     st.button("All studies", icon=":material/arrow_back:", type="tertiary", on_click=lambda: link.go({}))
     st.header(study.title, anchor=False)
     st.html(f'{picture.CSS}<div class="rl-claim">{html.escape(study.claim)}<small>Claim of {html.escape(study.source)}.'
-            f"<br>Tested here: {html.escape(study.setting)} Model: {html.escape(study.on)}. {len(study.seeds)} seeds.</small></div>")
+            f"<br>Tested here: {html.escape(study.setting)} Model: {html.escape(study.on)}. {len(study.seeds)} seeds."
+            "</small></div>")
     if study.asks_model:
         st.text_input("Model", study.model, key=MODEL, placeholder="Hugging Face folder, hub id or run",
                       on_change=lambda: named(st.session_state[MODEL]), width=420, help="The pretrained model that all "

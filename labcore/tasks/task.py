@@ -111,9 +111,9 @@ class Pair:
 
     A side that was sampled and cut at the length limit never ended: it is not to be taught with an end token.
     `answer` is the task's own right answer, where it has one; `margin` is by how much the chosen side is to score
-    higher, in reward, where the pair says so; of a `tie` neither side is better. `sampled` has the ids of both sides where a model
-    sampled them: their texts may not encode to the same ids again. `theirs` is the side that the reference
-    sampled, where the policy sampled the other one.
+    higher, in reward, where the pair says so; of a `tie` neither side is better. `sampled` has the ids of both sides
+    where a model sampled them: their texts may not encode to the same ids again. `theirs` is the side that the
+    reference sampled, where the policy sampled the other one.
     """
 
     prompt: str

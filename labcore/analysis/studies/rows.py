@@ -288,7 +288,8 @@ def _real_distillation() -> Study:
          Contrast("All steps: distillation − GRPO", less, Measure("mean"), low=0.0, decides=False)],
         task="prompts", steps=6, scorers=1, scorer="sft", scorer_knob=TEACHER, scorer_steps=16, asks_model=True,
         scorer_knobs={**lora, "learning_rate": 1e-3, "sequences_per_step": 8, "eval_every": 16, "eval_prompts": 8,
-                      "sft_target": 1.0, "max_new_tokens": 8, "probes": False}, data="sums.jsonl", winner="Distillation")
+                      "sft_target": 1.0, "max_new_tokens": 8, "probes": False},
+        data="sums.jsonl", winner="Distillation")
 
 
 def _process_rewards() -> Study:
@@ -351,4 +352,5 @@ def _difficulty() -> Study:
 
 STUDIES: dict[str, Study] = {study.key: study for study in (
     _lambdas(), _clipping(), _noise(), _beta(), _bandit(), _samples(), _action_space(), _cost(), _over_optimisation(),
-    _length_bias(), _staleness(), _distillation(), _larger_teacher(), _real_distillation(), _process_rewards(), _difficulty())}
+    _length_bias(), _staleness(), _distillation(), _larger_teacher(), _real_distillation(), _process_rewards(),
+    _difficulty())}

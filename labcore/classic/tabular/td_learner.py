@@ -45,8 +45,8 @@ class Update(NamedTuple):
         """
         before = f"{self.before:z.4g}"
         less = f"+ {before[1:]}" if self.before < 0 else f"− {before}"
-        return (f"{before} + {self.alpha:z.4g} × ({self.reward:z.4g} + {self.gamma:z.4g} × {self.next_value:z.4g} {less}) "
-                f"= {self.after:z.4g}").replace("-", "−")
+        return (f"{before} + {self.alpha:z.4g} × ({self.reward:z.4g} + {self.gamma:z.4g} × {self.next_value:z.4g} "
+                f"{less}) = {self.after:z.4g}").replace("-", "−")
 
     def written(self, arrow: str) -> str:
         """The update of the move `arrow`; where a method has two tables, with the mean of both."""
