@@ -81,7 +81,7 @@ def _between(low: float, high: float, first: bool) -> Band:
 
 
 def _plain(reward: float) -> str:
-    return f"{reward:.2f}".rstrip("0").rstrip(".").replace("-", "−")
+    return f"{reward:z.2f}".rstrip("0").rstrip(".").replace("-", "−")
 
 
 def payload(group: Group, columns: Sequence[Column]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
@@ -28,9 +28,10 @@ INTRO = ("Claims of papers and tutorials, tested on small models: each with its 
 
 @dataclass(frozen=True)
 class Place:
-    """The link's parameters: one study, or all of them where `study` is empty."""
+    """The link's parameters: one study, or all of them where `study` is empty; the `model` of one that asks for it."""
 
     study: str = param("", link.one_of(STUDIES))
+    model: str = param("")
 
 
 def page() -> None:
@@ -40,7 +41,10 @@ def page() -> None:
     for fault in faults:
         st.warning(literal(fault.sentence), icon=":material/error:")
     if place.study:
-        study_page.show(STUDIES[place.study])
+        study = STUDIES[place.study]
+        if study.asks_model:
+            study = replace(study, model=place.model.strip())
+        study_page.show(study, lambda model: link.go(link.written(Place(study.key, model))))
     else:
         _all()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import streamlit as st
 
@@ -31,15 +31,20 @@ from labcore.runs.store.rows import ACTIVE, RESUMABLE, RunRow
 
 EVERY = 2.0  # seconds between two looks, while runs go
 MORE = 3  # seeds that are added at once
-KNOWN = "studies:known"
+KNOWN, MODEL = "studies:known", "studies:model"
 
 
-def show(study: Study) -> None:
-    """The whole view."""
+def show(study: Study, named: Callable[[str], None]) -> None:
+    """The whole view. `named` opens it again with the model that a study asks for."""
     st.button("All studies", icon=":material/arrow_back:", type="tertiary", on_click=lambda: link.go({}))
     st.header(study.title, anchor=False)
     st.html(f'{picture.CSS}<div class="rl-claim">{html.escape(study.claim)}<small>Claim of {html.escape(study.source)}.'
-            f"<br>Tested here: {html.escape(study.setting)} The tiny model, {len(study.seeds)} seeds.</small></div>")
+            f"<br>Tested here: {html.escape(study.setting)} Model: {html.escape(study.on)}. {len(study.seeds)} seeds."
+            "</small></div>")
+    if study.asks_model:
+        st.text_input("Model", study.model, key=MODEL, placeholder="Hugging Face folder, hub id or run",
+                      on_change=lambda: named(st.session_state[MODEL]), width=420, help="The pretrained model that all "
+                      "runs of this study start from: a Hugging Face folder, a hub id, or an earlier run on one.")
     runs = _runs(study)
     st.session_state["studies:new"] = runs
     polled = _waits(study, runs)
@@ -103,9 +108,12 @@ def _verdicts(runs: Runs, own: Result | None, kept: Recorded | None) -> None:
 
 def _start(study: Study, runs: Runs, kept: Recorded | None) -> None:
     """The button that runs what is missing, with its cost, and the way to Compare."""
-    todo, first = plan.missing(study, runs), len(runs.scorers) < study.scorers
     if runs.active:
         _going(study, runs)
+    if study.asks_model and not study.model:
+        st.caption("Name a model to run this study on it.")
+        return
+    todo, first = plan.missing(study, runs), len(runs.scorers) < study.scorers
     if not todo and not runs.active:
         seeds = max((row.spec.seed for rows in runs.of.values() for row in rows), default=-1) + 1
         todo, label = plan.missing(study, runs, range(seeds, seeds + MORE)), f"{MORE} more seeds"
@@ -144,7 +152,7 @@ def _to_decide(study: Study, runs: Runs, own: Result | None, kept: Recorded | No
     st.html(f'{picture.CSS}<div class="rl-need"><b>{whose} cannot tell. About {need.seeds} seeds would</b>, for '
             f"{settings if len(need.settings) < len(study.settings) else 'each setting'}. Estimated from the spread so "
             f"far: a verdict in {percent(POWER)} of repetitions, if the difference is as measured.</div>")
-    if len(runs.scorers) < study.scorers or not todo or read_only():
+    if len(runs.scorers) < study.scorers or not todo or read_only() or (study.asks_model and not study.model):
         return
     seconds = own.seconds / len(runs.counted) if own else kept.seconds_of(study, 1) if kept else 0.0
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):

@@ -261,7 +261,7 @@ def about(found: Mapping[str, Any]) -> str:
     unscored = f" {found['unscored']:,} more completions could not be scored." if found["unscored"] else ""
     agreement = found["agreement"]
     same = (f" Both agree on {percent(agreement['same'])} of the completions." if "same" in agreement else
-            f" Their rank correlation is {agreement['rank_correlation']:.2f}." if agreement else "")
+            f" Their rank correlation is {agreement['rank_correlation']:z.2f}." if agreement else "")
     return (f"From {part} {found['steps_stored']:,} stored steps. A stored step has a part of its batch, groups with "
             f"signal first, so its mean differs from the reward chart.{same}{unscored}")
 
@@ -284,7 +284,7 @@ def _code(name: str) -> str:
 
 
 def _moves(found: Change) -> str:
-    first, last = (f"{each:.2f}" if abs(each) < 100 else f"{each:.3g}" for each in (found.first, found.last))
+    first, last = (f"{each:z.2f}" if abs(each) < 100 else f"{each:z.3g}" for each in (found.first, found.last))
     if found.sign is None:
         return f"is {first} in the first and {last} in the last steps"
     if found.sign == 0:

@@ -87,7 +87,7 @@ def shown(run: Drawn, progress: bool) -> Iterator[Callable[[int, Mapping[str, fl
         def show(step: int, metrics: Mapping[str, float]) -> None:
             nonlocal drawn
             if metric in metrics:
-                bar.set_postfix({metric: f"{metrics[metric]:.3g}"}, refresh=False)
+                bar.set_postfix({metric: f"{metrics[metric]:z.3g}"}, refresh=False)
             bar.update(step - bar.n)
             if place and time.monotonic() - drawn > DRAW_SECONDS:
                 place.update(run)

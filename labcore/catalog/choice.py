@@ -322,9 +322,11 @@ class SftLoss(Choice):
 
 @dataclass(frozen=True, eq=False)
 class TeacherContext(Choice):
-    """A context that a teacher reads beside the prompt. `group`: it is another completion of the same prompt."""
+    """A context that a teacher reads beside the prompt. `group`: it may be another completion of the same prompt.
+    `feedback`: it may be what the task says of a completion."""
 
     group: bool = False
+    feedback: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,8 +69,10 @@ RULES = (
           "selection": _keys(each for each in choices.SELECTION if not each.ranks)},
          "neither the advantage nor the selection uses the KL in the reward"),
     Rule(("teacher",), {}, "no part of the run asks a teacher", lambda values: not choices.needs_teacher(values)),
-    Rule(("context_template",), {"teacher_context": ("nothing",)}, "the teacher has no context",
+    Rule(("context_template",), {"teacher_context": ("nothing", "feedback")}, "the teacher has no such context",
          lambda values: not values.get("context_share")),
+    Rule(("feedback_template",), {"teacher_context": _keys(each for each in choices.TEACHER_CONTEXT
+                                                           if not each.feedback)}, "the teacher reads no feedback"),
     Rule(("answers",), {"on_policy_share": (1,)}, "the policy writes all answers"),
     Rule(("adaptive_kl_horizon",), {"adaptive_kl_target": (0,)}, "there is no KL target"),
     Rule(("sft_focus", "sft_decay_steps"), {"sft_weight": (0,)}, "no demonstrations are imitated"),

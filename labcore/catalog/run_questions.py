@@ -39,8 +39,9 @@ RUN_QUESTIONS = (
              "completion, and the policy learns to answer as if it had read the context too. This works only if the "
              "model can use a context. Compare the KL to the teacher with the reward: if both stay low, the context "
              "changes nothing. If few completions have a context, few groups have a right completion: sample larger "
-             "groups or use easier prompts.",
-             metrics=("teacher/context_frac",), knobs=("teacher_context", "context_template", "context_share")),
+             "groups, use easier prompts, or let the teacher read feedback on wrong completions.",
+             metrics=("teacher/context_frac",),
+             knobs=("teacher_context", "context_template", "feedback_template", "context_share")),
     Question("gymnasium", _RUNS, "How do I train in my own Gymnasium environment, or with continuous actions?",
              "Type the id of a Gymnasium environment into World on the page CartPole; its arguments appear below. If "
              "the environment is in a Python module of yours, start it once on the command line: run --algorithm ppo "

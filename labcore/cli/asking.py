@@ -59,7 +59,7 @@ def answer(options: argparse.Namespace) -> int:
         found = computed({"job": "answer", **shared, "prompt": options.prompt, "answer": options.answer,
                           "count": options.count})
         text = "\n".join(lay_out([["model", "", "log π", "log π/π_base", "answer"], *(
-            [column["model"], mark(each), f"{each['logprob']:.2f}", f"{each['logprob'] - each['base_logprob']:+.2f}",
+            [column["model"], mark(each), f"{each['logprob']:z.2f}", f"{each['logprob'] - each['base_logprob']:+z.2f}",
              repr(each["text"])] for column in found["columns"] for each in column["answers"])]))
     else:
         found = computed({"job": "quiz", **shared, "count": options.questions})
@@ -78,8 +78,8 @@ def _share(column: dict[str, Any]) -> list[str]:
     if not judged:
         return [column["model"], "–", "no verifier for this task"]
     low, high = interval(sum(judged), len(judged))
-    return [column["model"], f"{sum(judged)} of {len(judged)}", f"{sum(judged) / len(judged):.3f} "
-                                                                f"[{low:.3f}, {high:.3f}]"]
+    return [column["model"], f"{sum(judged)} of {len(judged)}", f"{sum(judged) / len(judged):z.3f} "
+                                                                f"[{low:z.3f}, {high:z.3f}]"]
 
 
 def batch(options: argparse.Namespace) -> int:
@@ -97,23 +97,23 @@ def batch(options: argparse.Namespace) -> int:
 def _pages(found: dict[str, Any]) -> list[str]:
     rows, about = found["algorithms"], found["batch"]
     head = (f"{found['model']}: {about['prompts']} prompts × {about['group_size']}, {about['tokens']} tokens, mean "
-            f"reward {about['reward']:.3f}")
+            f"reward {about['reward']:z.3f}")
     if found["updates"]:
         head += f", after {found['updates']} update{'s' if found['updates'] > 1 else ''} by {found['stepper']}"
     cosines = lay_out([["cosine", *(row["key"] for row in rows), "norm", "loss", "clipped tokens"], *(
-        [row["key"], *(_number(value) for value in line), f"{row['norm']:.4f}", f"{row['loss']:+.4f}",
+        [row["key"], *(_number(value) for value in line), f"{row['norm']:z.4f}", f"{row['loss']:+z.4f}",
          percent(row["clipped_frac"])]
         for row, line in zip(rows, found["cosines"], strict=True))], right=True)
     before = found["before"]["reward"]
     effects = lay_out([["one step", "length", "KL, nats/token", "Δ reward, resampled", "Δ reward, weighted"], *(
-        [f"{row['key']} {kind}", f"{found['step_length'] if kind == 'equal' else effect['length']:.4f}",
-         *(f"{effect[key]['mean']:+.4f} ± {effect[key]['se']:.4f}" for key in ("kl", "resampled", "weighted"))]
+        [f"{row['key']} {kind}", f"{found['step_length'] if kind == 'equal' else effect['length']:z.4f}",
+         *(f"{effect[key]['mean']:+z.4f} ± {effect[key]['se']:z.4f}" for key in ("kl", "resampled", "weighted"))]
         for row in rows for kind, effect in found["effects"][row["key"]].items() if effect)], right=True)
     return [head, "\n".join(cosines), "\n".join([
-        f"reward before {before['mean']:.4f} ± {before['se']:.4f} (mean ± standard error over "
+        f"reward before {before['mean']:z.4f} ± {before['se']:z.4f} (mean ± standard error over "
         f"{found['before']['prompts']} other prompts); equal: all steps have one length, own: the algorithm's own "
         "optimizer", *effects])]
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    return "–" if value is None else f"{value:z.3f}"

@@ -261,8 +261,8 @@ def play(options: argparse.Namespace) -> int:
     if played["drawing"]:
         print(played["drawing"], end="\n\n")
     for number, (total, length) in enumerate(zip(played["returns"], played["lengths"], strict=True), 1):
-        print(f"episode {number:>3}   return {total:>10.2f}   {length:>5} steps")
-    print(f"mean return {sum(played['returns']) / options.episodes:.2f} by the policy of step {played['step']}")
+        print(f"episode {number:>3}   return {total:>z10.2f}   {length:>5} steps")
+    print(f"mean return {sum(played['returns']) / options.episodes:z.2f} by the policy of step {played['step']}")
     return 0
 
 

@@ -140,7 +140,7 @@ def _head(table: Table) -> str:
     metric = METRICS[table.metric]
     unit = ", ".join(part for part in (metric.unit, f"{table.better} is better" if table.better else "") if part)
     titles = ["group", "seeds", "final [95 %]", *(["best"] if table.better else []), *(
-        f"at {place:,.4g} {AXES[axis]}" if place < 1e4 else f"at {place:,.0f} {AXES[axis]}"
+        f"at {place:z,.4g} {AXES[axis]}" if place < 1e4 else f"at {place:z,.0f} {AXES[axis]}"
         for axis, place in table.equal.items()), "mean seconds (range)", "memory MB", "holds"]
     lines = [[row.label + (" *" if row.label == table.baseline else ""), str(row.seeds),
               _mean(row.final, metric.digits),
@@ -173,7 +173,7 @@ def _verdicts(table: Table) -> str:
 
 
 def _where(table: Table, measure: str) -> str:
-    return "at the end" if measure == FINAL else f"at equal {AXES[measure]} ({table.equal[measure]:,.6g} each)"
+    return "at the end" if measure == FINAL else f"at equal {AXES[measure]} ({table.equal[measure]:z,.6g} each)"
 
 
 def _compared(comparison: Comparison, a: str, b: str) -> str:
@@ -181,14 +181,14 @@ def _compared(comparison: Comparison, a: str, b: str) -> str:
     if comparison.verdict == "none":
         return f"no comparison: too few seeds, {FEWEST} on each side are needed"
     said = {"A": f"{a} wins", "B": f"{b} wins", "tie": "tie"}[comparison.verdict]
-    return (f"P(A>B) {comparison.p:.2f} [{comparison.low:.2f}, {comparison.high:.2f}], "
+    return (f"P(A>B) {comparison.p:z.2f} [{comparison.low:z.2f}, {comparison.high:z.2f}], "
             f"{comparison.p_value_text}: {said}")
 
 
 def _plane(points: Sequence[frontier.Point], where: str) -> str:
     if len(points) < 2:
         return ""
-    lines = [[point.label, f"{point.reward:.3f}", f"{point.cost:.4f}", "Pareto-optimal" if point.on_front else ""]
+    lines = [[point.label, f"{point.reward:z.3f}", f"{point.cost:z.4f}", "Pareto-optimal" if point.on_front else ""]
              for point in sorted(points, key=lambda point: point.cost)]
     return "\n".join([f"reward and KL to the reference (nats/token), {where}", *lay_out(lines)])
 
@@ -214,12 +214,12 @@ def _value(value: Any, key: str) -> str:
 
 
 def _number(mean: Mean | None, digits: int) -> str:
-    return _NONE if mean is None else f"{mean.mean:.{digits}f}"
+    return _NONE if mean is None else f"{mean.mean:z.{digits}f}"
 
 
 def _range(row: Row) -> str:
     """The mean of the seconds of a group's runs, and their range where there are several."""
-    ends = f" ({min(row.durations):.1f} to {max(row.durations):.1f})" if len(row.durations) > 1 else ""
+    ends = f" ({min(row.durations):z.1f} to {max(row.durations):z.1f})" if len(row.durations) > 1 else ""
     return _number(row.seconds, 1) + ends
 
 

@@ -160,4 +160,4 @@ def _aligned(lines: Sequence[Sequence[str]], words: int) -> list[str]:
 def _cells(row: Row, rows: Sequence[Row]) -> tuple[str, ...]:
     times = cost.times(row, rows)
     return (row.label, row.names(), row.batch, in_bytes(row.weights), in_bytes(row.learning),
-            in_bytes(row.activations), milliseconds(row.seconds), "–" if times is None else f"{times:.2f}")
+            in_bytes(row.activations), milliseconds(row.seconds), "–" if times is None else f"{times:z.2f}")

@@ -78,5 +78,5 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
 
 def _mean(each: dict[str, Any]) -> str:
-    interval = "" if each["low"] is None else f" [{each['low']:.2f}, {each['high']:.2f}]"
-    return f"{each['mean']:.3f}{interval}"
+    interval = "" if each["low"] is None else f" [{each['low']:z.2f}, {each['high']:z.2f}]"
+    return f"{each['mean']:z.3f}{interval}"

@@ -115,7 +115,7 @@ def _line(entry: Entry, wide: int, message: str) -> str:
     seconds = f"{'' if entry.seconds is None else duration(entry.seconds):>11}"
     project = f"  [{entry.project}]" if entry.project else ""
     shown, tags = entry.summary, project + "".join(f"  #{tag}" for tag in entry.tags)
-    value = "" if shown.last is None else f"{METRICS[shown.metric].key} {shown.last:.4g}"
+    value = "" if shown.last is None else f"{METRICS[shown.metric].key} {shown.last:z.4g}"
     star, state = "*" if entry.star else " ", entry.pending or entry.state
     return (f"{star} {entry.id:<26} {entry.title:<{wide}}  {state:<12} {steps} {seconds}  {value:<24}{tags}  "
             f"{message}").rstrip()

@@ -40,6 +40,8 @@ def add_to(add: Add) -> None:
     one.add_argument("--enough", action="store_true", help="if the verdict is “cannot tell”, also run the seeds that "
                      "would decide the claim")
     one.add_argument("--show", action="store_true", help="run nothing; show the result of existing runs")
+    one.add_argument("--model", default="", metavar="MODEL", help="the pretrained model of a study that asks for one: "
+                     "a Hugging Face folder, a hub id or an earlier run on one")
     one.add_argument("--json", action="store_true", help="print JSON")
     every = add("studies", studies, "the studies: claims, costs and verdicts")
     every.add_argument("--json", action="store_true", help="print JSON")
@@ -68,6 +70,8 @@ def study(options: argparse.Namespace) -> int:
     if options.study not in STUDIES:
         raise LabError(f"There is no study {quoted(options.study)}: {suggestion(options.study, list(STUDIES))}")
     chosen, store = STUDIES[options.study], Store()
+    if options.model or not options.show:  # else the runs on the model of the newest are shown
+        chosen = plan.of_model(chosen, options.model)
     store.reconcile()
     if not options.show:
         _run(store, chosen, quiet=options.json)

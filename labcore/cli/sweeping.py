@@ -229,7 +229,7 @@ def best_words(store: Store, found: engine.Sweep, metric: str | None) -> list[st
     for place, setting in enumerate(now.ranked[:BEST], start=1):
         point = ", ".join(f"{axis.title} {shown(value)}" for axis, value in zip(now.axes, setting.values, strict=True)
                           if value is not None)
-        mean = "none finished" if setting.mean is None else f"{setting.mean.mean:.4g}"
+        mean = "none finished" if setting.mean is None else f"{setting.mean.mean:z.4g}"
         ended = f"{setting.mean.count if setting.mean else 0} of {len(setting.runs)} finished"
         rank = place if setting.whole and now.metric.better else "–"
         lines.append(f"{rank:>3}  {mean:<14} {ended}  {point}")

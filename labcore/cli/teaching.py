@@ -66,9 +66,9 @@ def lesson(options: argparse.Namespace) -> int:
         return 0
     print(f"{found.title}\n{found.claim}\n")
     for sentence, part in zip(found.sentences or found.check.comparisons, verdict.parts, strict=True):
-        read = "".join(f"    {text}: {sum(values) / len(values):.4g}\n" for text, values in part.read)
+        read = "".join(f"    {text}: {sum(values) / len(values):z.4g}\n" for text, values in part.read)
         print(f"{sentence}: {SAYS[part.says].removeprefix('the claim ')}\n{read}"
-              f"    {part.text}\n    margin, 95 % interval: {margin_text(part, '{:.4g}'.format)}")
+              f"    {part.text}\n    margin, 95 % interval: {margin_text(part, '{:z.4g}'.format)}")
     print(f"\nOver {verdict.seeds} seeds: {SAYS[verdict.says]}.")
     return 0
 

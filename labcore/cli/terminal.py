@@ -142,6 +142,6 @@ class Progress:
         speed = steps / spent if spent > 0 else 0.0
         to_come = self._steps - record.step
         self._left = "" if not to_come else f"{left(to_come / speed)} left" if speed else "…"
-        pace = f"{speed:.1f} steps/s" if speed >= 1 or not speed else f"{1 / speed:.1f} s/step"
-        numbers = "  ".join(f"{key.removeprefix('rewards/')} {value:.3f}" for key, value in self._values.items())
+        pace = f"{speed:z.1f} steps/s" if speed >= 1 or not speed else f"{1 / speed:z.1f} s/step"
+        numbers = "  ".join(f"{key.removeprefix('rewards/')} {value:z.3f}" for key, value in self._values.items())
         return f"{self._title}  {record.step}/{self._steps}  {numbers}  {pace}  {self._left}".rstrip()

@@ -46,4 +46,4 @@ _COLUMNS = ("prompt", "completion", "reward")
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return "" if value is None else f"{value:z.3g}" if isinstance(value, float) else str(value)

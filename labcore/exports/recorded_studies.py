@@ -51,14 +51,20 @@ def keep(machine: str, *keys: str) -> list[str]:
 
 
 def _recorded(store: Store, study: Study, runs: Runs, machine: str) -> Recorded:
-    found, row = result(store, study, runs), _winner(study, runs)
+    found, ended = result(store, study, runs), max(each.ended or 0 for each in runs.counted)
     assert found is not None
+    kept = {} if study.asks_model else _capsule(store, study, _winner(study, runs))
+    return recorded.of_result(found, date=time.strftime("%d %B %Y", time.gmtime(ended)).lstrip("0"), machine=machine,
+                              runs=len(runs.counted), **kept)
+
+
+def _capsule(store: Store, study: Study, row: RunRow) -> dict[str, str]:
+    """Write the capsule of a run; the fields that name it. A run on a model of the reader's own has none, because it
+    would hold that model."""
     CAPSULES.mkdir(exist_ok=True)
     file = CAPSULES / f"{study.key}.capsule.zip"
     packing.write(store, row.id, file, light=packing.starts_anew(row.spec))
-    ended = max(each.ended or 0 for each in runs.counted)
-    return recorded.of_result(found, date=time.strftime("%d %B %Y", time.gmtime(ended)).lstrip("0"), machine=machine,
-                              capsule=file.name, run=row.id, digest=digest(file), runs=len(runs.counted))
+    return {"capsule": file.name, "run": row.id, "digest": digest(file)}
 
 
 def _winner(study: Study, runs: Runs) -> RunRow:
@@ -76,7 +82,7 @@ def table(kept: dict[str, Recorded]) -> str:
     lines = ["| study | claim | setting | verdict | training | capsule |", "|---|---|---|---|---|---|"]
     for key, study in STUDIES.items():
         each = kept.get(key)
-        link = f"[`{each.run}`](studies/{each.capsule})" if each else ""
+        link = f"[`{each.run}`](studies/{each.capsule})" if each and each.capsule else ""
         lines.append(f"| {study.title} | {study.claim} ({study.source}) | {study.setting} | "
                      + (f"**{WORDS[each.verdict]}** | {each.seconds / 60:.1f} min{_more(each)} | {link} |" if each
                         else "not run yet | | |"))

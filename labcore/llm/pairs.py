@@ -96,9 +96,9 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
 
 def policy_and_reference(session: LlmSession, pairs_per_step: int) -> Pairs:
     """A pair for each of fresh prompts: a completion of the policy as it is now, and one of the reference. The better
-    one is chosen; if both have the same reward or one could not be scored, the chosen one is drawn at random. In TRL
-    1.9.0's XPOTrainer the policy wins a tie, which with rewards of 0 and 1 pushes it away from the reference without
-    end.
+    one is chosen; if both have the same reward or one could not be scored, it is a tie, and the chosen one is drawn at
+    random. In TRL 1.9.0's XPOTrainer the policy wins a tie, which with rewards of 0 and 1 pushes it away from the
+    reference without end.
 
     Source: Xie et al. 2024, arXiv:2405.21046, algorithm 1 (XPO).
     """
@@ -108,9 +108,10 @@ def policy_and_reference(session: LlmSession, pairs_per_step: int) -> Pairs:
     rewards, other = (verified(session, problems, each) for each in (ours, theirs))
     session.tokens += int(ours.completions.mask.sum()) + int(theirs.completions.mask.sum())
     coins = session.rng.random(len(problems)) < 0.5
-    decided = (rewards.total > other.total) | (rewards.total < other.total)  # neither where one is NaN
-    lost = torch.where(decided, other.total > rewards.total, torch.from_numpy(coins)).tolist()
-    pairs = [_between(problem, (ours, theirs), row, lost[row]) for row, problem in enumerate(problems)]
+    ties = ~((rewards.total > other.total) | (rewards.total < other.total))  # also where one is NaN
+    lost = torch.where(ties, torch.from_numpy(coins), other.total > rewards.total).tolist()
+    pairs = [replace(_between(problem, (ours, theirs), row, lost[row]), tie=tie)
+             for row, (problem, tie) in enumerate(zip(problems, ties.tolist(), strict=True))]
     win = (rewards.total - other.total).sigmoid().nanmean()
     metrics = score_metrics(rewards, ours.completions) | kl_to_reference(session, ours)
     return Pairs(pairs, metrics | ({} if win.isnan() else {"win_rate": float(win)}), (problems, ours, rewards))

@@ -31,7 +31,8 @@ class Sides:
     `sums` (2, B) and those of the reference, where there is one, are log-probs, nats/sequence: as the two sides of a
     pair are compared, and of every token (see `summed`). All else is (B,): `lengths` are tokens; `labels` are True
     where a completion is chosen or desired; `likelihoods` are WPO's, where it weighs the pairs; `theirs` is True
-    where the reference sampled a completion for a pair with one of the policy's, None where none is.
+    where the reference sampled a completion for a pair with one of the policy's, None where none is; `ties` where
+    neither side of its pair is better, None where the source of pairs has no ties.
     """
 
     sums: Tensor
@@ -40,6 +41,7 @@ class Sides:
     ref_sums: Tensor | None = None
     likelihoods: Tensor | None = None
     theirs: Tensor | None = None
+    ties: Tensor | None = None
 
     @staticmethod
     def together(parts: list[Sides]) -> Sides:
@@ -50,7 +52,8 @@ class Sides:
 
         return Sides(torch.cat([part.sums for part in parts], -1), torch.cat([part.lengths for part in parts]),
                      torch.cat([part.labels for part in parts]), joined([part.ref_sums for part in parts]),
-                     joined([part.likelihoods for part in parts]), joined([part.theirs for part in parts]))
+                     joined([part.likelihoods for part in parts]), joined([part.theirs for part in parts]),
+                     joined([part.ties for part in parts]))
 
     def with_part(self, rows: slice, part: Sides) -> Sides:
         """These sides with the log-probs of `part`, and its gradient, in `rows`."""
@@ -113,10 +116,21 @@ def loss(knobs: Mapping[str, Any], sides: Sides, pairs: int, mismatched_kl: Tens
         if choice.own_answer:  # no loss of the pair: see `answer_loss`
             continue
         each = call(member(PREFERENCE_LOSS, choice.key), knobs, given)
+        if sides.ties is not None and choice.pairwise:  # the mean of both orders, as of a coin, without its noise
+            other = call(member(PREFERENCE_LOSS, choice.key), knobs, _other_way_round(given))
+            each = torch.where(sides.ties[sides.labels], (each + other) / 2, each)
         if sides.likelihoods is not None:
             each = each * sides.likelihoods[sides.labels] * sides.likelihoods[~sides.labels]
         total = total + weight * (each.sum() / (len(each) if choice.whole_batch else pairs))
     return total
+
+
+def _other_way_round(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The quantities of pairs with the rejected side as the chosen one."""
+    other = {"chosen": "rejected", "rejected": "chosen"}
+    names = {name: name.rpartition("_") for name in given}
+    return {f"{stem}_{other[side]}" if side in other else name: given[name]
+            for name, (stem, _, side) in names.items()}
 
 
 def answer_loss(knobs: Mapping[str, Any], logprobs: Tensor, mean_length: float, pairs: int) -> Tensor:

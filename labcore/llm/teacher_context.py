@@ -1,4 +1,5 @@
-"""The context that a run's teacher has beside the prompt: the task's answer, or a right completion of the same group.
+"""The context that a run's teacher has beside the prompt: the task's answer, a right completion of the same group, or
+what the task's checker says of the completion.
 
 A teacher that is the policy's own earlier self knows more than the policy through this context alone, which is
 self-distillation.
@@ -11,39 +12,63 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from labcore.catalog import choices
+from labcore.catalog.families.distillation import CONTEXT_TEMPLATE, FEEDBACK_TEMPLATE
 from labcore.llm.batch import Prompts, padded_prompts
 from labcore.llm.session import LlmSession
 from labcore.maths.call import call, member
-from labcore.tasks.task import Problem, Turn
+from labcore.tasks.task import Problem, TextTask, Turn, feedback_on, privileged
 
 NOTHING = choices.TEACHER_CONTEXT.names[0]
 PARTS = re.compile(r"\\n|\{context\}|\{prompt\}")
 
 
-def nothing(problems: Sequence[Problem]) -> list[str]:
+class Context(NamedTuple):
+    """A text that the teacher reads beside a prompt; "" is none. `template` is the knob that says how."""
+
+    text: str
+    template: str = CONTEXT_TEMPLATE.key
+
+
+def nothing(problems: Sequence[Problem]) -> list[Context]:
     """The teacher sees the prompt alone."""
-    return [""] * len(problems)
+    return [Context("")] * len(problems)
 
 
-def demonstration(problems: Sequence[Problem]) -> list[str]:
-    """The task's own answer to each completion's problem; "" where it has none. As in TRL's SDFTTrainer."""
-    return [problem.answer.strip() for problem in problems]
+def demonstration(problems: Sequence[Problem]) -> list[Context]:
+    """The task's own answer to each completion's problem; none where it has none. As in TRL's SDFTTrainer."""
+    return [Context(privileged(problem).strip()) for problem in problems]
 
 
-def success(problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[bool], group_size: int) -> list[str]:
-    """The first other completion of each one's group that is wholly right; "" where there is none. As in TRL's
+def success(problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[bool], group_size: int) -> list[Context]:
+    """The first other completion of each one's group that is wholly right; none where there is none. As in TRL's
     SDPOTrainer: no completion is its own context."""
     found = []
     for row in range(len(problems)):
         start = row // group_size * group_size
         right = (texts[other] for other in range(start, start + group_size) if other != row and exact[other])
-        found.append(next(right, ""))
+        found.append(Context(next(right, "")))
     return found
+
+
+def feedback(task: TextTask, problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[bool]) -> list[Context]:
+    """What the task says of each completion that is not right (`tasks.task.feedback_on`); none for a right one. As
+    TRL's SDPOTrainer with `include_environment_feedback` and without `use_successful_as_teacher`."""
+    return [Context("" if right else feedback_on(task, problem, text).strip(), FEEDBACK_TEMPLATE.key)
+            for problem, text, right in zip(problems, texts, exact, strict=True)]
+
+
+def success_or_feedback(task: TextTask, problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[bool],
+                        group_size: int) -> list[Context]:
+    """A right completion of the group where there is another one, else what the task says of a wrong completion. As
+    TRL's SDPOTrainer with `environment_feedback_only_without_solution`."""
+    return [of_group if of_group.text else said for of_group, said in zip(
+        success(problems, texts, exact, group_size), feedback(task, problems, texts, exact), strict=True)]
 
 
 def with_context(problem: Problem, context: str, template: str) -> Problem:
@@ -64,18 +89,18 @@ def teacher_prompts(session: LlmSession, problems: Sequence[Problem], texts: Seq
     if knobs.get("teacher_context", NOTHING) == NOTHING:
         return None, None
     asked = [problem for problem in problems for _ in range(size)]
-    contexts: list[str] = call(member(choices.TEACHER_CONTEXT, str(knobs["teacher_context"])), knobs, {
-        "problems": asked, "texts": texts, "exact": exact.tolist(), "group_size": size})
-    seen = session.rendering.prompts([with_context(problem, context, str(knobs["context_template"])) if context else
-                                      problem for problem, context in zip(asked, contexts, strict=True)])
-    long = [place for place, ids in enumerate(seen) if contexts[place] and len(ids) > session.context - width]
+    contexts: list[Context] = call(member(choices.TEACHER_CONTEXT, str(knobs["teacher_context"])), knobs, {
+        "task": session.task, "problems": asked, "texts": texts, "exact": exact.tolist(), "group_size": size})
+    seen = session.rendering.prompts([with_context(problem, each.text, str(knobs[each.template])) if each.text else
+                                      problem for problem, each in zip(asked, contexts, strict=True)])
+    long = [place for place, ids in enumerate(seen) if contexts[place].text and len(ids) > session.context - width]
     if long:
         session.say_once("Some completions teach nothing: the teacher's prompt with its context leaves no room for "
                          f"them in the model's {session.context:,} tokens. Lower `max_new_tokens`, or choose a model "
                          "with a longer context.")
         for place, ids in zip(long, session.rendering.prompts([asked[place] for place in long]), strict=True):
             seen[place] = ids
-    there = [bool(context) and place not in long for place, context in enumerate(contexts)]
+    there = [bool(each.text) and place not in long for place, each in enumerate(contexts)]
     return (padded_prompts(seen, session.rendering.padding, session.device),
             torch.tensor(there, device=session.device))
 

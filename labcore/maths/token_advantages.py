@@ -28,27 +28,28 @@ def reward_to_go_whitened(token_rewards: Tensor, completion_mask: Tensor, gamma:
     return centred(returns, ~returns.isnan()) / (variance + 1e-8).sqrt()
 
 
-def steps_standardised(token_rewards: Tensor, completion_mask: Tensor, step_ends: Tensor, group_size: int,
+def steps_standardised(token_rewards: Tensor, scored_tokens: Tensor, step_ends: Tensor, group_size: int,
                        eps: float = 1e-4, ddof: int = 1) -> Tensor:
     """A_t = Σ_{k: end_k ≥ t} (r_k − mean r)/(std r + eps), over all steps of the group. (B, T), bool (B, T) x 2 -> (B,
     T)
 
     Without a unit; 0 where the mask is False. r_k is the sum of the rewards from the token after end_{k−1} to end_k.
-    With one step a completion it is `group_standardised` at every token. A NaN reward leaves its completion out.
+    With one step a completion it is `group_standardised` at every token. Steps of completions that a selection leaves
+    out count in mean and spread; those of completions that could not be scored are not in `scored_tokens`.
 
     Source: Shao et al. 2024, arXiv:2402.03300, section 4.1.3 (process supervision).
     """
-    ends = step_ends & completion_mask & ~(token_rewards * completion_mask).sum(1, keepdim=True).isnan()
+    ends = step_ends & scored_tokens & ~(token_rewards * scored_tokens).sum(1, keepdim=True).isnan()
     rewards, earned = torch.zeros_like(token_rewards), torch.zeros_like(token_rewards[:, 0])
     for t in range(token_rewards.shape[1]):
-        earned = earned + torch.where(completion_mask[:, t], token_rewards[:, t], 0)
+        earned = earned + torch.where(scored_tokens[:, t], token_rewards[:, t], 0)
         rewards[:, t] = torch.where(ends[:, t], earned, 0)
         earned = torch.where(ends[:, t], 0, earned)
     grouped, there = rewards.view(-1, group_size * rewards.shape[1]), ends.view(-1, group_size * rewards.shape[1])
     spread = masked_var(grouped, there, ddof, dim=1, keepdim=True).sqrt()
     normalised = (centred(grouped, there, 1) / (spread + eps)).view_as(rewards)
     later = normalised.flip(1).cumsum(1).flip(1)
-    return torch.where(completion_mask & ends.any(1, keepdim=True), later, 0)
+    return torch.where(scored_tokens & ends.any(1, keepdim=True), later, 0)
 
 
 def optimal_token_baseline(token_rewards: Tensor, scored_tokens: Tensor, old_logprobs: Tensor, square_sums: Tensor,

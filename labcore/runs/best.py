@@ -51,4 +51,4 @@ def words(marked: Mapping[str, Any]) -> str:
     >>> words({"step": 40, "metric": "held_out/greedy", "value": 0.625})
     'held-out accuracy, greedy 0.625'
     """
-    return f"{METRICS[marked['metric']].inline} {marked['value']:.3g}"
+    return f"{METRICS[marked['metric']].inline} {marked['value']:z.3g}"

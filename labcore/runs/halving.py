@@ -69,8 +69,8 @@ class Halving:
         best = (f"among the best {_share(self.factor)} of {of:,} runs" if of >= self.factor else
                 f"the best of {of:,} runs" if of > 1 else "the first")
         begin = "Finished before it was judged" if over else "Continues" if kept else "Stopped early"
-        return (f"{begin} at step {step:,}: its {METRICS[self.metric].inline} {value:.3g} {'is' if kept else 'is not'} "
-                f"{best} at this step.")
+        return (f"{begin} at step {step:,}: its {METRICS[self.metric].inline} {value:z.3g} "
+                f"{'is' if kept else 'is not'} {best} at this step.")
 
 
 def _share(factor: int) -> str:

@@ -46,6 +46,20 @@ class Countdown:
     def can_become_right(self, problem: Problem, beginning: str) -> bool:
         return can_reach(beginning, *_asked(problem))
 
+    def feedback(self, problem: Problem, completion: str) -> str:
+        """What a wrong expression gives, or the numbers that it uses where these are the fault; "" where it is none.
+
+        >>> task = Countdown({"numbers": 3})
+        >>> task.feedback(Problem("2,7,3:13=", ""), "2*7-3"), task.feedback(Problem("2,7,3:13=", ""), "7+6")
+        ('2*7-3=11', '7,6')
+        """
+        tokens, (numbers, _) = TOKEN.findall(completion), _asked(problem)
+        found = value(tokens) if "".join(tokens) == completion else None
+        if found is None:
+            return ""
+        used = [token for token in tokens if token.isdigit()]
+        return f"{completion}={found}" if Counter(map(int, used)) == Counter(numbers) else ",".join(used)
+
     def score(self, problem: Problem, completion: str) -> Score:
         right = solves(completion, *_asked(problem))
         return Score(float(right), right)

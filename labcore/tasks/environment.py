@@ -177,6 +177,10 @@ class EnvironmentTask(ABC):
         """A player whose episodes SFT learns; None without a player."""
         return None
 
+    def feedback(self, problem: Problem, completion: str) -> str:
+        """The environment's answer to the last turn of an episode; "" where nobody has taken one."""
+        return completion.moves[-1].observation if isinstance(completion, Episode) and completion.moves else ""
+
     def begin(self, problem: Problem) -> Play:
         """A new episode of a problem."""
         return Play(self.name, self.environment(), problem.columns, self.observation_length)

@@ -111,9 +111,9 @@ class Pair:
 
     A side that was sampled and cut at the length limit never ended: it is not to be taught with an end token.
     `answer` is the task's own right answer, where it has one; `margin` is by how much the chosen side is to score
-    higher, in reward, where the pair says so. `sampled` has the ids of both sides where a model
-    sampled them: their texts may not encode to the same ids again. `theirs` is the side that the reference
-    sampled, where the policy sampled the other one.
+    higher, in reward, where the pair says so; of a `tie` neither side is better. `sampled` has the ids of both sides
+    where a model sampled them: their texts may not encode to the same ids again. `theirs` is the side that the
+    reference sampled, where the policy sampled the other one.
     """
 
     prompt: str
@@ -127,6 +127,7 @@ class Pair:
     sampled: Sequence[Sequence[int]] = field(default=(), compare=False)
     margin: float | None = None
     theirs: Literal["", "chosen", "rejected"] = ""
+    tie: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,29 @@ class SingleTask(Protocol):
     unpaired: bool | None
 
     def singles(self, count: int, rng: np.random.Generator) -> list[Single]: ...
+
+
+@runtime_checkable
+class FeedbackTask(Protocol):
+    """A task that says more of a completion that is not right than the right answer."""
+
+    def feedback(self, problem: Problem, completion: str) -> str: ...
+
+
+PRIVILEGED = "privileged_context"  # TRL's name for the column of what only a teacher may read
+
+
+def privileged(problem: Problem) -> str:
+    """The column of what only a teacher may read, where the problem's row has it; else the right answer."""
+    return str(problem.columns.get(PRIVILEGED) or problem.answer)
+
+
+def feedback_on(task: object, problem: Problem, completion: str) -> str:
+    """What a task says of a completion that is not right: its row's own words, else those of its checker, else the
+    right answer; "" where it has nothing to say."""
+    if isinstance(task, FeedbackTask) and PRIVILEGED not in problem.columns:
+        return task.feedback(problem, completion)
+    return privileged(problem)
 
 
 def has_singles(task: object) -> bool:

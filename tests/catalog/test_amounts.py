@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -53,3 +54,27 @@ def test_the_search_finds_what_it_looks_for(line: str, expected: bool) -> None:
 def test_units_stand_behind_a_blank_and_columns_have_three_digits() -> None:
     assert percent(0.37) == "37 %" and percent(0.013) == "1.3 %" and size(269e6) == "269 MB"
     assert [significant(value) for value in (1234.5, 12.345, 0.012345, -3.0)] == ["1,230", "12.3", "0.0123", "−3.00"]
+
+
+def signed_formats(source: str, all_of_them: bool) -> list[str]:
+    """The formats with decimals in a source for numbers that may be below 0: `all_of_them`, else those with a sign, and
+    those whose hyphens are made minus signs."""
+    def wanted(node: ast.AST) -> bool:
+        return (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"
+                and [each.value for each in node.args if isinstance(each, ast.Constant)] == ["-", "−"])
+    tree = ast.parse(source)
+    places = [tree] if all_of_them else [node for node in ast.walk(tree) if wanted(node)]
+    specs = {ast.unparse(part): ast.unparse(part.format_spec) for part in ast.walk(tree)
+             if isinstance(part, ast.FormattedValue) and part.format_spec}
+    below = {ast.unparse(part) for place in places for part in ast.walk(place) if isinstance(part, ast.FormattedValue)}
+    return [text for text, spec in specs.items() if "." in spec and ("+" in spec or text in below) and "z" not in spec]
+
+
+def test_zero_has_no_sign():
+    """−0.0004 is 0.000, not -0.000: `z` in a format says so."""
+    assert f"{-0.0004:z.3f} {-0.0:z.3g}" == "0.000 0"
+    assert signed_formats("f'{a:.3f}'", True) and signed_formats("f'{a:+.3f}'", False)
+    assert not signed_formats("f'{a:.3f}'", False) and signed_formats("f'{a:.3f}'.replace('-', '−')", False)
+    found = {path: each for room in ("labcore", "app") for path in (ROOT / room).rglob("*.py")
+             if (each := signed_formats(path.read_text("utf-8"), path.parent.name == "cli"))}
+    assert not found

@@ -177,10 +177,6 @@ def test_a_mix_of_ones_own_runs(of):
         they_run(row, changes)
 
 
-# A step is compared with the steps of the kept completions, and of each group one is kept.
-LEARNS_NOTHING = {("raft", "advantage", "steps_standardised")}
-
-
 def they_run(row: str, changes: list[tuple[str, str]]) -> None:
     base = session(row)  # whose networks the mixes share, as its forks; none moves them
     for knob, choice in changes:
@@ -200,7 +196,7 @@ def they_run(row: str, changes: list[tuple[str, str]]) -> None:
         except LabError as error:
             pytest.fail(f"{row}, {knob} = {choice}: {error}")
         unseen = started.knobs.get("teacher_context") == "success"  # random weights have none to show a teacher
-        moves = record.metrics["grad_norm"] > 0 or unseen or (row, knob, choice) in LEARNS_NOTHING
+        moves = record.metrics["grad_norm"] > 0 or unseen
         assert math.isfinite(record.metrics["loss"]) and moves, (row, knob, choice)
 
 

@@ -133,6 +133,19 @@ def test_whitening_is_over_what_is_kept():
     assert (white[~counted] == 0).all() and (got[~counted] == 0).all()
 
 
+@every("choice", [choice for choice in ADVANTAGE if choice.group])
+def test_a_baseline_of_a_group_is_that_of_all_its_completions(choice):
+    """Also where a selection keeps one of them."""
+    kept = torch.tensor([True, False, True, False])
+    given = replace(rollout(), square_sums=torch.full((4, 3), 0.3), reward_parts=REWARDS[:, None],
+                    part_weights=torch.ones(4, 1))
+    own = {knob.key: knob.default for knob in choice.knobs}
+    values = knobs("grpo", advantage=choice.key, beta=0.0, **(own | {"pass_k": 1}))
+    whole = credit(values, given).advantages
+    assert whole[kept].any()
+    close(credit(values, replace(given, kept=kept)).advantages, whole * kept[:, None])
+
+
 def test_what_a_completion_earns_in_all_has_the_rewards_of_its_tokens_and_less_the_kl():
     """R' = R + Σ r_t − β Σ k1, where the KL is in the reward."""
     extra = torch.tensor([[0.1, 0.2, 0.3], [0.4, 9, 9], [0.5, 0.6, 9], [0.0, 0.0, 0.7]])

@@ -2,25 +2,88 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
+from labcore.catalog import choices
 from labcore.errors import LabError
-from labcore.llm import teacher_context
+from labcore.llm import objective, teacher_context
 from labcore.llm.experience import collect
 from labcore.llm.generation import token_logprobs
 from labcore.llm.loops import online, sft
 from labcore.llm.networks import REFERENCE, TEACHER
 from labcore.llm.probes import view
 from labcore.llm.rendering import encode_prompts
-from labcore.llm.rollout import credit
+from labcore.llm.rollout import Rollout, credit
+from labcore.llm.teacher import with_divergence
+from labcore.maths.call import call, member
+from labcore.maths.logprobs import selective_log_softmax
 from labcore.runs.spec.run_spec import base_spec, make
-from labcore.tasks.task import Problem, Turn
+from labcore.tasks.countdown import Countdown
+from labcore.tasks.environment import Episode, Move
+from labcore.tasks.guess import Guess
+from labcore.tasks.task import Problem, Turn, feedback_on
+from tests.every import every
+from tests.llm.tools import prompts as some_prompts
 from tests.llm.tools import records, session, shake
+from tests.maths.conftest import GOLDEN
 
 TEMPLATE = "{context}|{prompt}"
+TRL = json.loads((GOLDEN / "trl_self.json").read_text("utf-8"))
+
+
+@every("case", TRL["losses"])
+def test_the_loss_and_its_gradient_are_those_of_trl(case):
+    """SDFTTrainer and SDPOTrainer with the whole vocabulary and with the sampled token, and at another temperature."""
+    row = {"SDFTTrainer": "sdft", "SDPOTrainer": "sdpo"}[case["trainer"]]
+    knobs = make(algorithm_key=row, task_key="sort", knobs={
+        "single_step": case["mode"] == "full_logits", "temperature": case["temperature"]}).knobs
+    student, teacher = (torch.tensor(case[side], dtype=torch.float64) for side in ("student", "teacher"))
+    student.requires_grad_()
+    ids, mask = torch.tensor(TRL["ids"]), torch.tensor(TRL["mask"]) > 0
+    logprobs, entropy, _, divergence = with_divergence(student, ids, ids, teacher, nn.Identity(), case["temperature"],
+                                                       entropy_grad=False)
+    theirs = selective_log_softmax(teacher, ids, case["temperature"]) * mask
+    old = logprobs.detach() * mask
+    rollout = credit(knobs, Rollout(
+        some_prompts([2, 2]), ids, mask, torch.zeros(4, dtype=torch.bool), torch.zeros(4).double(), old, old,
+        teacher_logprobs=theirs, in_context=torch.tensor(case["contexts"]) > 0))
+    loss, _ = objective.loss(knobs, rollout, logprobs, entropy, objective.Totals.of(rollout, 3),
+                             divergence if knobs["single_step"] else None)
+    assert loss.item() == pytest.approx(case["loss"], rel=1e-5, abs=1e-7)
+    found = torch.autograd.grad(loss, student)[0]
+    torch.testing.assert_close(found, torch.tensor(case["gradient"], dtype=torch.float64), rtol=1e-4, atol=1e-6)
+
+
+@every("case", TRL["prompts"])
+def test_the_teacher_reads_what_it_reads_in_trl(case):
+    class Says:
+        def feedback(self, problem, completion):
+            return TRL["says"][TRL["texts"].index(completion)]
+    chosen = {(True, False): "success", (False, True): "feedback", (True, True): "success_or_feedback"}[
+        case["success"], case["feedback"]]
+    problems = [Problem("p", "r")] * 3 + [Problem("q", "r")] * 3
+    contexts = call(member(choices.TEACHER_CONTEXT, chosen), {}, {
+        "task": Says(), "problems": problems, "texts": TRL["texts"], "group_size": 3,
+        "exact": [bool(right) for right in case["right"]]})
+    templates = {"context_template": "{prompt}|right: {context}", "feedback_template": "{prompt}|said: {context}"}
+    read = [teacher_context.with_context(problem, context.text, templates[context.template]).prompt
+            if context.text else problem.prompt for problem, context in zip(problems, contexts, strict=True)]
+    assert read == case["read"] and [int(bool(context.text)) for context in contexts] == case["contexts"]
+
+
+def test_feedback_is_the_rows_own_words_else_the_checkers_else_the_answer():
+    problem = Problem("2,7,3:13=", "2*3+7")
+    countdown = Countdown({"numbers": 3})
+    assert feedback_on(countdown, problem, "2*7-3") == "2*7-3=11" and not feedback_on(countdown, problem, "2**")
+    assert feedback_on(countdown, replace(problem, columns={"privileged_context": "try 2*3"}), "2*7-3") == "try 2*3"
+    assert feedback_on(object(), problem, "no") == "2*3+7"
+    guess = Guess({"largest": 7, "max_turns": 3, "turn_tokens": 3, "observation_length": 9})
+    assert feedback_on(guess, problem, Episode([Move("4", "higher", 0.0), Move("5", "lower", 0.0)], False)) == "lower"
 
 
 def test_the_context_stands_where_the_template_says():
@@ -35,8 +98,9 @@ def test_the_context_stands_where_the_template_says():
 def test_a_success_is_that_of_another_completion_of_the_group():
     problems = [Problem("p", "r")] * 6
     found = teacher_context.success(problems, list("abcdef"), [False, True, True, False, True, False], 3)
-    assert found == ["b", "c", "b", "e", "", "e"]
-    assert teacher_context.success(problems[:2], ["a", "b"], [False, True], 2) == ["b", ""]
+    assert [context.text for context in found] == ["b", "c", "b", "e", "", "e"]
+    assert [context.text for context in teacher_context.success(problems[:2], ["a", "b"], [False, True], 2)] == [
+        "b", ""]
 
 
 @pytest.mark.parametrize("algorithm", ["sdft", "sdpo"])
@@ -49,7 +113,7 @@ def test_the_teacher_is_the_reference_and_reads_the_context(algorithm):
     rollout, sampled = batch.rollout, batch.batch
     exact, asked = sampled.rewards.exact.tolist(), [problem for problem in sampled.problems for _ in range(4)]
     contexts = ([problem.answer for problem in asked] if algorithm == "sdft" else
-                teacher_context.success(asked, sampled.texts, exact, 4))
+                [context.text for context in teacher_context.success(asked, sampled.texts, exact, 4)])
     assert rollout.in_context.tolist() == [bool(each) for each in contexts]
     seen = [replace(problem, prompt=f"{context}|{problem.prompt}") if context else problem
             for problem, context in zip(asked, contexts, strict=True)]

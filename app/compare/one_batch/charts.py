@@ -65,7 +65,7 @@ def two(value: float, sign: bool = False) -> str:
     """
     if abs(value) < 0.005:
         return "0"
-    return f"{value:{'+' if sign else ''}.2f}".replace("-", "−")
+    return f"{value:{'+' if sign else ''}z.2f}".replace("-", "−")
 
 
 def effect_figure(found: dict[str, Any], kind: str = "light", hues: Mapping[str, int] = MappingProxyType({})

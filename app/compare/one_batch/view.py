@@ -33,6 +33,7 @@ from app.tokens import literal
 from app.widget_state import WidgetState, widget_state
 from labcore.catalog.amounts import percent
 from labcore.catalog.llm.algorithms import ALGORITHMS
+from labcore.errors import listed
 from labcore.runs.models import offered, spec_of
 from labcore.runs.spec.model_names import BASE, Model, parse
 from labcore.runs.store.rows import RunRow
@@ -198,7 +199,13 @@ def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> Non
                          label_visibility="collapsed", on_change=_looked, args=(shown, which, usual, to))
             st.html(charts.push_table(found, shown.value))
     st.caption("−∂L/∂log π of each token: blue is pushed up, orange down. The unit is the algorithm's mean |push| on "
-               "this batch, so that rows can be compared.")
+               f"this batch, so that rows can be compared.{_left_out(found['algorithms'])}")
+
+
+def _left_out(algorithms: Sequence[Mapping[str, Any]]) -> str:
+    """The terms of the losses that are no function of a token's own log-prob, in a sentence; empty without any."""
+    terms = [f"the {term} of {row['label']}" for row in algorithms for term in row.get("left_out", ())]
+    return f" Left out: {listed(terms)}, because it depends on the probabilities of all tokens." if terms else ""
 
 
 def _looked(shown: WidgetState, which: str, usual: int, to: Callable[..., None]) -> None:

@@ -1,7 +1,8 @@
 // The equation with the numbers of the moment, as MathML: screen readers read it, and it wraps between its pieces.
 
-// A number with so many digits and a real minus sign.
-const fixed = (value, digits) => (Number.isFinite(value) ? value.toFixed(digits).replace("-", "−") : value > 0 ? "∞" : "–");
+// A number with so many digits and a real minus sign, which zero has not.
+const fixed = (value, digits) => (Number.isFinite(value) ? value.toFixed(digits).replace(/^-(?=0\.?0*$)/, "").replace("-", "−")
+  : value > 0 ? "∞" : "–");
 
 const mi = (letter) => `<mi>${letter}</mi>`;
 const mn = (value, digits = 2) => (value === Infinity ? "<mn>∞</mn>" : value === -Infinity ? "<mo>−</mo><mn>∞</mn>"

@@ -61,7 +61,7 @@ function rewardBars(picture, parent) {
       set(bar, { x: x - wide / 2, width: wide, y: Math.min(y, floor), height: Math.abs(floor - y) });
       set(top, { x: x - 14, width: 28, y: y - 2 });
       set(value, { x, y: reward < 0 ? y + 16 : y - 7 });
-      value.textContent = reward.toFixed(2).replace("-", "−");
+      value.textContent = (Math.abs(reward) < 5e-3 ? 0 : reward).toFixed(2).replace("-", "−");
       set(hit, { x: x - wide / 2, width: wide, y: Math.min(y, floor) - 16, height: Math.abs(floor - y) + 32 });
       announce();
     };

@@ -92,7 +92,7 @@ def short(value: float) -> str:
     >>> short(0.0), short(2.34e-07), short(0.01234), short(0.5)
     ('0', '2.3e−7', '0.012', '0.5')
     """
-    return f"{value:.2g}".replace("e-0", "e-").replace("-", "−")
+    return f"{value:z.2g}".replace("e-0", "e-").replace("-", "−")
 
 
 def figure(found: Sequence[Dot], kind: str = "light") -> go.Figure:

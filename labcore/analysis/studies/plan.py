@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from labcore.analysis.studies.study import Setting, Study
 from labcore.analysis.studies.verdict import Need
@@ -16,7 +17,9 @@ from labcore.runs.store.store import Store
 from labcore.runs.traces import setting as setting_of
 
 FINISHED = "finished"
+HERE = Path(__file__).parent
 _ANY = "a run's"  # in place of the ids of runs that are trained first, where settings are compared
+_YOURS = "a pretrained model"  # in place of the model that a study asks for and nobody has named
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,41 @@ class Runs:
 def scorer_specs(study: Study) -> list[RunSpec]:
     """The runs that a study needs first, one for each seed."""
     return [make(algorithm_key=study.scorer, task_key=study.task, knobs=study.scorer_knobs, seed=seed,
-                 model=study.scorer_model or None, steps=study.scorer_steps, threads=1)
+                 model=study.scorer_model or _model(study), steps=study.scorer_steps, threads=1,
+                 data=_data(study), absent=_unnamed(study))
             for seed in range(study.scorers)]
 
 
+def of_model(study: Study, model: str) -> Study:
+    """A study that asks for a model, with that of a name.
+
+    Raises:
+        LabError: it asks for none, or no name is given.
+    """
+    if model and not study.asks_model:
+        raise LabError(f"The study {study.key} has a model of its own: leave --model out.")
+    if study.asks_model and not model:
+        raise LabError(f"The study {study.key} needs a pretrained model: give --model with a Hugging Face folder, a "
+                       "hub id or an earlier run on one.")
+    return replace(study, model=model)
+
+
+def _model(study: Study) -> str | None:
+    """The model of a study's runs; None: the usual one."""
+    return (study.model or _YOURS) if study.asks_model else None
+
+
+def _data(study: Study) -> str | None:
+    return str(HERE / study.data) if study.data else None
+
+
+def _unnamed(study: Study) -> bool:
+    return study.asks_model and not study.model
+
+
 def spec_of(study: Study, setting: Setting, seed: int, scorers: Sequence[str] = ()) -> RunSpec:
-    """The run of a setting with a seed; `scorers` are the ids of the study's reward models.
+    """The run of a setting with a seed; `scorers` are the ids of the study's reward models. Where these or a model are
+    not named yet, it is a run to compare settings with, not to start.
 
     Raises:
         LabError: the setting needs more of them, or they are none.
@@ -62,14 +94,17 @@ def spec_of(study: Study, setting: Setting, seed: int, scorers: Sequence[str] = 
     if setting.members:
         knobs[study.scorer_knob] = ",".join(scorers[:setting.members])
     return make(algorithm_key=setting.algorithm, task_key=setting.task or study.task, knobs=knobs, seed=seed,
-                steps=study.steps, threads=1)
+                model=_model(study), steps=study.steps, threads=1, data=_data(study),
+                absent=study.asks_model and not (study.model and scorers))
 
 
 def found(study: Study, rows: Iterable[RunRow]) -> Runs:
     """The study's runs among some runs, newest first: of each seed the newest that is no failure, else the newest.
 
     A run belongs to a study by its settings alone, whoever started it; which reward models it has does not matter.
+    Where a study asks for a model that is not named, its runs are those on the model of the newest.
     """
+    rows = _of_newest_model(study, list(rows)) if _unnamed(study) else rows
     wanted = {_text(study, _template(study, setting)): setting.label for setting in study.settings}
     scorer = setting_of(scorer_specs(study)[0]) if study.scorers else ""
     of: dict[str, dict[int, RunRow]] = {setting.label: {} for setting in study.settings}
@@ -83,6 +118,14 @@ def found(study: Study, rows: Iterable[RunRow]) -> Runs:
             taken[row.spec.seed] = row
     return Runs({label: tuple(each[seed] for seed in sorted(each)) for label, each in of.items()},
                 tuple(scorers[seed] for seed in sorted(scorers) if seed < study.scorers))
+
+
+def _of_newest_model(study: Study, rows: list[RunRow]) -> list[RunRow]:
+    """The runs on the model of the newest run of the study."""
+    wanted = {_text(study, _template(study, setting)) for setting in study.settings}
+    newest = next((row.spec.model for row in rows if row.spec.steps == study.steps
+                   and _text(study, row.spec) in wanted), "")
+    return [row for row in rows if row.spec.model == newest]
 
 
 def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None,
@@ -149,6 +192,8 @@ def _alone(setting: Setting) -> Setting:
 
 def _text(study: Study, spec: RunSpec) -> str:
     """The settings that runs of one arm share, whichever runs they learn from."""
+    if _unnamed(study):
+        spec = replace(spec, model=_YOURS)
     named = str(spec.knobs.get(study.scorer_knob) or "")
     shipped = (found := read(named)) is not None and bool(found.sft)  # a teacher that comes with the lab
     if study.scorers and named and not shipped:

@@ -106,6 +106,7 @@ class Contrast:
 class Study:
     """A row of the table. `setting` says in words what is run; `knobs` are those of all its settings.
 
+    `asks_model`: its runs are on a pretrained model of the reader's, `model` once it is named; else on the usual one.
     `scorers`: so many runs, one for each seed from 0 on, are trained first, by the algorithm `scorer` on the model
     `scorer_model` (empty: the usual one). The knob `scorer_knob` of the settings with `members` names them.
     """
@@ -127,12 +128,20 @@ class Study:
     scorer_knob: str = REWARD_MODEL
     scorer_knobs: Mapping[str, Value] = field(default_factory=dict)
     winner: str = ""  # the setting of whose first seed a capsule is kept
+    asks_model: bool = False
+    model: str = ""
+    data: str = ""  # the file of its task, in this folder
     seeds: tuple[int, ...] = SEEDS
 
     @property
     def first(self) -> str:
         """The runs that are trained first, in words."""
         return {REWARD_MODEL: "reward models", TEACHER: "teacher"}[self.scorer_knob]
+
+    @property
+    def on(self) -> str:
+        """The model of its runs, in words."""
+        return self.model or ("a pretrained model of yours" if self.asks_model else "the tiny model")
 
     @property
     def deciding(self) -> list[Contrast]:

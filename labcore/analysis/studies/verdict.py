@@ -23,9 +23,9 @@ def interval_text(found: Estimate, digits: int) -> str:
     >>> interval_text(Estimate(-0.5, -0.75, 0.25, 3), 2), interval_text(Estimate(4.0, 4.0, 4.0, 3), 0)
     ('−0.50 [−0.75, 0.25]', '4')
     """
-    said = f"{found.mean:.{digits}f}"
+    said = f"{found.mean:z.{digits}f}"
     if found.low is not None and found.low != found.high:
-        said += f" [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+        said += f" [{found.low:z.{digits}f}, {found.high:z.{digits}f}]"
     return said.replace("-", "−")
 
 

@@ -42,23 +42,40 @@ SINGLE_STEP = Knob(
     "gradient is the same unless advantages are whitened, with less noise; each update takes one more forward pass of "
     "the teacher. Off: the log-ratio of the sampled token estimates this KL.", "live", group="loss", advanced=True,
     aliases="single_step_decomposition", before=False)
+_FEEDBACK = {"include_environment_feedback": True, "reprompt_template": "{prompt}{solution}{feedback}"}
+_OF_PROMPT = ("TRL reads feedback from a column of the prompt, privileged_context, so it is the same for all "
+              "completions: here the task's answer")
 TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.llm.teacher_context",
-                         ("problems", "texts", "exact", "group_size"), (
+                         ("task", "problems", "texts", "exact", "group_size"), (
     TeacherContext("nothing", "the prompt alone", r"x", elsewhere=(There("DistillationTrainer ms-swift"),)),
-    TeacherContext("demonstration", "the task's own answer beside the prompt", r"x, y^*", trainer="SDFTTrainer"),
+    TeacherContext("demonstration", "the task's own answer beside the prompt", r"x, y^*", trainer="SDFTTrainer",
+                   elsewhere=(There("SDFTTrainer"),)),
     TeacherContext("success", "a right completion of the same group beside the prompt", r"x, y_{right}", group=True,
-                   trainer="SDPOTrainer"),
+                   trainer="SDPOTrainer", elsewhere=(There("SDPOTrainer"),)),
+    TeacherContext("feedback", "feedback on a wrong completion, beside the prompt", r"x, f(y)",
+                   feedback=True, trainer="SDPOTrainer", elsewhere=(
+        There("SDPOTrainer", {"use_successful_as_teacher": False, **_FEEDBACK}, _OF_PROMPT),)),
+    TeacherContext("success_or_feedback", "a right completion of the same group, or else feedback on a wrong "
+                   "one, beside the prompt", r"x, y_{right}\ \text{or}\ f(y)", group=True, feedback=True,
+                   trainer="SDPOTrainer", elsewhere=(
+        There("SDPOTrainer", {"environment_feedback_only_without_solution": True, **_FEEDBACK}, _OF_PROMPT),)),
 ))
 CONTEXT_TEMPLATE = Knob(
     "context_template", "Prompt with context", "{prompt}\\n\\n{context}", "Template of a prompt with a context. The "
     "lab replaces {prompt} and {context}; \\n is a line break.", group="model",
     advanced=True, aliases="teacher_prompt_template reprompt_template", before="{prompt}\\n\\n{context}")
+FEEDBACK_TEMPLATE = Knob(
+    "feedback_template", "Prompt with feedback", "{prompt}\\n\\n{context}", "Template of the teacher's prompt if its "
+    "context is feedback. The lab replaces {prompt} and {context}; \\n is a line break.",
+    group="model", advanced=True, aliases="environment_feedback", before="{prompt}\\n\\n{context}")
 CONTEXT = (
     Knob("teacher_context", "Context of the teacher", "nothing", "Text that the teacher reads in addition to the "
          "prompt. nothing: no context. demonstration: the task's answer. success: another, right completion of the "
-         "same group; a completion without such a context teaches nothing.", choices=TEACHER_CONTEXT.names,
-         group="model", advanced=True, aliases="privileged_context reprompt", before="nothing"),
-    CONTEXT_TEMPLATE)
+         "same group. feedback: for a wrong completion the value of its expression, the last answer of the "
+         "environment, or the right answer. success_or_feedback: feedback only if the group has no other right "
+         "completion. A completion without a context teaches nothing.", choices=TEACHER_CONTEXT.names,
+         group="model", advanced=True, aliases="privileged_context reprompt feedback", before="nothing"),
+    CONTEXT_TEMPLATE, FEEDBACK_TEMPLATE)
 CONTEXT_SHARE = Knob(
     "context_share", "Share with context", 0.5, "Share of the examples in SFT whose prompt also has the answer as a "
     "context. Higher: the model relies on a context sooner. Lower: it learns to answer without one. 0: it never sees a "

@@ -90,8 +90,8 @@ ROWS = (
         r"\theta_T\leftarrow(1-\alpha)\theta_T+"
         r"\alpha\,\theta,\quad i = 1\ldots P\,G\end{gathered}",
         watch="Completions with a context: a group without a right completion teaches nothing, and its completions "
-        "have loss 0. On add the reward did not rise in 40 steps. The paper also gives the teacher the text feedback "
-        "of an environment; the lab does not.",
+        "have loss 0. On add the reward did not rise in 40 steps. Set teacher_context=success_or_feedback to let the "
+        "teacher read feedback on wrong completions of such groups.",
         paper="Hübotter et al. 2026, arXiv:2601.20802", extra_knobs=(CONTEXT_SHARE,),
         without=(*CLIP, "updates_per_batch", "mini_batches"),
         defaults={"advantage": "teacher_log_ratio", "teacher": SELF, "teacher_context": "success",

@@ -94,7 +94,10 @@ _OF_ROWS: Mapping[str, Defaults] = {
     "sdpo": {
         "reference_every": Default(1, _trl("SDPOConfig (teacher_sync_steps)")),
         "context_template": Default("{prompt}\\nCorrect solution:\\n\\n{context}\\n\\n\\n\\nCorrectly solve the "
-                                    "original question.\\n", _trl("SDPOConfig"))},
+                                    "original question.\\n", _trl("SDPOConfig")),
+        "feedback_template": Default("{prompt}\\nThe following is feedback from your unsuccessful earlier attempt:"
+                                     "\\n\\n{context}\\n\\n\\n\\nCorrectly solve the original question.\\n",
+                                     _trl("SDPOConfig"))},
     "alphapo": _beta(2.5, "Gupta et al. 2025, arXiv:2501.03884"), "orpo": _beta(0.1, _trl("ORPOConfig"))}
 _LENGTH = 256
 _BUFFER = "a fifth of the length limit, as in Yu et al. 2025, arXiv:2503.14476"

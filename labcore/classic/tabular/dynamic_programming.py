@@ -183,7 +183,7 @@ def backup(mdp: MDP, values: Array, gamma: float, state: int, action: int) -> st
     following = np.where(mdp.terminal, 0.0, values)
     terms = " + ".join(f"{chances[after]:.4g} × {following[after]:.4g}" for after in np.flatnonzero(chances))
     total = mdp.rewards[state, action] + gamma * float(chances @ following)
-    return f"{mdp.rewards[state, action]:.4g} + {gamma:.4g} × ({terms}) = {total:.4g}".replace("-", "−")
+    return f"{mdp.rewards[state, action]:z.4g} + {gamma:z.4g} × ({terms}) = {total:z.4g}".replace("-", "−")
 
 
 def optimal_values(mdp: MDP, gamma: float) -> tuple[Array, Array]:

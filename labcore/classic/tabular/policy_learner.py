@@ -35,9 +35,9 @@ class PolicyUpdate(NamedTuple):
         >>> PolicyUpdate(0, 1, 1.0, 0.9, 5.0, 2.0, 3.5, 3.5, 0.25, 0.5).arithmetic()
         'δ = 1 + 0.9 × 5 − 2 = 3.5, weight 3.5: π 0.25 → 0.5'
         """
-        less = f"+ {-self.value:.4g}" if self.value < 0 else f"− {self.value:.4g}"
-        return (f"δ = {self.reward:.4g} + {self.gamma:.4g} × {self.next_value:.4g} {less} = {self.delta:.4g}, "
-                f"weight {self.weight:.4g}: π {self.before:.4g} → {self.after:.4g}").replace("-", "−")
+        less = f"+ {-self.value:.4g}" if self.value < 0 else f"− {self.value:z.4g}"
+        return (f"δ = {self.reward:z.4g} + {self.gamma:z.4g} × {self.next_value:z.4g} {less} = {self.delta:z.4g}, "
+                f"weight {self.weight:z.4g}: π {self.before:z.4g} → {self.after:z.4g}").replace("-", "−")
 
     def written(self, arrow: str) -> str:
         """The update of the move `arrow`."""

@@ -43,16 +43,16 @@ class Update(NamedTuple):
         >>> Update(0, 1, 1.0, 0.9, 5.0, 5.5, 2.0, 3.5, 0.5, 3.75).arithmetic()
         '2 + 0.5 × (1 + 0.9 × 5 − 2) = 3.75'
         """
-        before = f"{self.before:.4g}"
+        before = f"{self.before:z.4g}"
         less = f"+ {before[1:]}" if self.before < 0 else f"− {before}"
-        return (f"{before} + {self.alpha:.4g} × ({self.reward:.4g} + {self.gamma:.4g} × {self.next_value:.4g} {less}) "
-                f"= {self.after:.4g}").replace("-", "−")
+        return (f"{before} + {self.alpha:z.4g} × ({self.reward:z.4g} + {self.gamma:z.4g} × {self.next_value:z.4g} "
+                f"{less}) = {self.after:z.4g}").replace("-", "−")
 
     def written(self, arrow: str) -> str:
         """The update of the move `arrow`; where a method has two tables, with the mean of both."""
         head, together = "", ""
         if self.head:
-            head, together = "₁₂"[self.head - 1], f"; mean of both {self.mean:.4g}".replace("-", "−")
+            head, together = "₁₂"[self.head - 1], f"; mean of both {self.mean:z.4g}".replace("-", "−")
         return f"Q{head}(s,{arrow}) ← {self.arithmetic()}{together}"
 
 

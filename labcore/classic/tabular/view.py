@@ -122,9 +122,9 @@ def _swept(session: TabularSession, state: int, actions: list[int]) -> str:
     if sweep.improved:
         return f"π(s) ← the best by the last Q: {' '.join(ARROWS[action] for action in actions)}"
     if maximises(session):
-        return f"V(s) ← max Q = {sweep.values[state]:.4g}".replace("-", "−")
+        return f"V(s) ← max Q = {sweep.values[state]:z.4g}".replace("-", "−")
     terms = " + ".join(f"{sweep.policy[state, action]:.4g} × Q(s,{ARROWS[action]})" for action in actions)
-    return f"V(s) ← {terms} = {sweep.values[state]:.4g}".replace("-", "−")
+    return f"V(s) ← {terms} = {sweep.values[state]:z.4g}".replace("-", "−")
 
 
 def of_walk(session: TabularSession, ended: Sequence[Episode], moves: Sequence[Move]) -> dict[str, Any]:

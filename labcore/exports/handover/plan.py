@@ -388,7 +388,7 @@ def _context_share(plan: Plan, value: Any) -> Line:
 CONTEXT_RULES: Rules = {  # of a teacher that sees the prompt alone
     "single_step": switch(missing("each token is graded by the log-ratio of the sampled token alone"), False),
     "teacher_context": switch(missing("the teacher sees the prompt alone there"), "nothing"),
-    "context_template": built_in(), "context_share": _context_share}
+    **dict.fromkeys(("context_template", "feedback_template"), built_in()), "context_share": _context_share}
 TEACHER_RULES: Rules = {
     "teacher": _teacher, **CONTEXT_RULES,
     "on_policy_share": switch(missing("this trainer learns only from the answers in the rows below"), 0.0),

@@ -169,8 +169,9 @@ def _data(plan: Plan) -> str:
     if plan.spec.task_row.has_turns and not environments.has_tools(plan):
         return _rows(plan)  # the rollout writes prompts
     rows = f"conversational({_rows(plan)})" if plan.chat else _rows(plan)
-    if trainer(plan) == trl_distillation.SDFT:
-        return f'[{{**row, "privileged_context": row["answer"]}} for row in {rows}]'
+    if trainer(plan) == trl_distillation.SDFT or any(
+            each.feedback for each in choices.chosen(choices.TEACHER_CONTEXT, plan.spec.knobs)):
+        return f'[{{**row, "privileged_context": row.get("privileged_context") or row["answer"]}} for row in {rows}]'
     return rows
 
 

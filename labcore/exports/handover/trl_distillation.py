@@ -106,7 +106,7 @@ _SELF: Rules = {
     "prompts_per_step": given(lambda plan, value: {"per_device_train_batch_size": value * int(plan["group_size"])}),
     "group_size": to("num_generations"), "updates_per_batch": to("num_iterations"), "mini_batches": _ONCE,
     "advantage": choices_of(choices.ADVANTAGE, SDFT, "see distillation_mode"),
-    "teacher": switch(missing("the teacher is the model itself there"), SELF), "teacher_context": built_in(),
+    "teacher": switch(missing("the teacher is the model itself there"), SELF),
     "teacher_discount": switch(missing("prefixes are held fixed"), 0.0),
     "single_step": given(lambda plan, value: {"distillation_mode": "full_logits" if value else "sampled_token",
                                               "distillation_alpha": 1.0}),
@@ -118,10 +118,36 @@ _SELF: Rules = {
     **dict.fromkeys(("ratio", "surrogate"), built_in()),
     "kl_placement": switch(missing(_ALONE), "off"), **dict.fromkeys(("beta", "kl_estimator"), built_in()),
     "selection": switch(missing(_ALONE), "everything")}
-_SDFT: Rules = {**_SELF, "context_template": _template({"teacher_prompt_template": "{privileged_context}"})}
+_SDFT: Rules = {**_SELF, "context_template": _template({"teacher_prompt_template": "{privileged_context}"}),
+                "teacher_context": choices_of(choices.TEACHER_CONTEXT, SDFT, "the task's answer"),
+                "feedback_template": built_in()}
+
+
+def _part(setting: str, text: str) -> Rule:
+    """The template of a part of the teacher's prompt, which SDPOTrainer appends to the prompt."""
+    def rule(plan: Plan, value: Any) -> Line:
+        before, _, after = _template({setting: text})(plan, value).settings[setting].partition("{prompt}")
+        return Line("", value, {setting: after}, note="TRL puts the prompt first" if before else "")
+    return rule
+
+
+def _success_template(plan: Plan, value: Any) -> Line:
+    """The prompt with a right completion. With feedback, TRL joins a template for each part."""
+    if choices.TEACHER_CONTEXT[str(plan["teacher_context"])].feedback:
+        return _part("solution_template", "{successful_previous_attempt}")(plan, value)
+    return Line("", value, {**_template({"reprompt_template": "{solution}"})(plan, value).settings,
+                            "solution_template": "{successful_previous_attempt}"},
+                note="a completion is right there if its reward is 1")
+
+
+def _feedback_template(plan: Plan, value: Any) -> Line:
+    """The template of feedback, if the run has any."""
+    rule = _part("feedback_template", "{feedback_raw}") if choices.TEACHER_CONTEXT[
+        str(plan["teacher_context"])].feedback else built_in()
+    return rule(plan, value)
+
+
 _SDPO: Rules = {
-    **_SELF, **TRL_REWARDS,
-    "context_template": lambda plan, value: Line("", value, {
-        **_template({"reprompt_template": "{solution}"})(plan, value).settings,
-        "solution_template": "{successful_previous_attempt}"}, note="a completion is right there if its reward is 1")}
+    **_SELF, **TRL_REWARDS, "context_template": _success_template, "feedback_template": _feedback_template,
+    "teacher_context": choices_of(choices.TEACHER_CONTEXT, SDPO, "a right completion of the group")}
 RULES: dict[str, Rules] = {"GKDTrainer": _GKD, "DistillationTrainer": _DISTILLATION, SDFT: _SDFT, SDPO: _SDPO}

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labcore.catalog import choices
 from labcore.llm import preference_objective as objective
 from labcore.llm.batch import Completions, Prompts
 from labcore.llm.evaluation import Evaluation, evaluate
@@ -84,15 +85,18 @@ def _encoded(session: LlmSession, rows: Sequence[Pair | Single], texts: list[str
 
 
 def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, Tensor]:
-    """Prompts, their completions, and (2, B) which of these are chosen or desired, and which the reference sampled."""
+    """Prompts, their completions, and (3, B) which of these are chosen or desired, which the reference sampled, and
+    which are of a tie."""
     theirs = [pair.theirs == side for pair in found.pairs for side in ("chosen", "rejected")]
+    ties = [pair.tie for pair in found.pairs for _ in range(2)]
     if found.singles:
         texts, labels = [each.completion for each in found.singles], [each.label for each in found.singles]
         prompts, completions = _encoded(session, found.singles, texts, [False] * len(texts))
     else:
         prompts, completions = encode(session, found.pairs)
         labels = [True, False] * len(prompts)
-    return prompts, completions, torch.tensor([labels, theirs or [False] * len(labels)], device=session.device)
+    none = [False] * len(labels)
+    return prompts, completions, torch.tensor([labels, theirs or none, ties or none], device=session.device)
 
 
 def update(session: LlmSession, found: Pairs, met: Met | None = None) -> tuple[dict[str, float], dict[str, Any]]:
@@ -213,9 +217,10 @@ def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labe
         met.see(logprobs, entropy, ref_tokens)
     if squares:
         likelihoods = likelihood(logprobs.detach(), squares[0], mask)
-    chosen, theirs = labels[:, rows]
+    chosen, theirs, ties = labels[:, rows]
     sides = Sides(objective.summed(knobs, logprobs, mask, paired), mask.sum(1), chosen, ref_sums, likelihoods,
-                  theirs if objective.asks(knobs, "opposed") else None)
+                  theirs if objective.asks(knobs, "opposed") else None,
+                  ties if any(source.opposed for source in choices.chosen(choices.PAIRS, knobs)) else None)
     return sides, (entropy * mask).sum()
 
 

@@ -3,7 +3,8 @@
 A batch is sampled once from a model and frozen. For each chosen online row of the catalog the training loop's own code
 then gives advantages, loss and gradient on it; nothing of an algorithm is written here again. With updates before
 (μ > 1) the policy first takes some steps on that batch by one of them, so that ratios leave 1 and clips begin to work.
-Left out: mini-batches, and the entropy bonus in −∂L/∂log π of single tokens, whose gradient passes by no log-prob.
+Left out: mini-batches, and in −∂L/∂log π of single tokens the terms of the loss that are no function of the sampled
+token's log-prob, but of the whole distribution (`WHOLE`): they are named.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from labcore.runs.spec.together import NoTeacher
 # ---------------------------------------------------------------- one batch view
 # What there is to look at in one batch under many algorithms, as JSON: a few groups token by token.
 
+WHOLE = {"single_step": "single-step term", "entropy_coef": "entropy bonus"}  # terms by the knobs that switch them on
 SHOWN = 4  # prompts whose completions are shown token by token
 KNOBS = ("beta", "clip_low", "clip_high", "learning_rate", "gamma", "gae_lambda")
 
@@ -117,6 +119,7 @@ def _algorithm(seen: Inspected, rows: list[int]) -> dict[str, Any]:
     return {"key": seen.row.key, "label": seen.row.label, "loss": seen.measured["loss"],
             "norm": float(seen.gradient.norm()), "unclipped": seen.unclipped,
             "clipped_frac": seen.measured.get("clip_frac/region"), "mean_push": mean, "push": push,
+            "left_out": [term for knob, term in WHOLE.items() if seen.spec.knobs.get(knob)],
             "knobs": {key: seen.spec.knobs[key] for key in KNOBS if key in seen.spec.knobs}}
 
 
@@ -287,7 +290,7 @@ def _gradient(session: LlmSession, rollout: Rollout, fresh: bool) -> tuple[dict[
 def token_gradients(session: LlmSession, rollout: Rollout) -> Tensor:
     """−∂L/∂log π_t of every token at the session's policy: above 0 its probability is raised. (B, T)
 
-    In reward/nat, or in the unit of the advantages per nat.
+    In reward/nat, or in the unit of the advantages per nat. Without the terms of the loss that `WHOLE` names.
     """
     completions = Completions(rollout.ids, rollout.completion_mask, rollout.truncated)
     logprobs = token_logprobs(session, session.policy, rollout.prompts, completions).requires_grad_()

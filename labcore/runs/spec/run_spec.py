@@ -277,7 +277,9 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
         if row.check:
             resolve_name(row.check)(task_row, knobs or {})  # says why in words of its own
         fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
-        raise LabError(f"{row.label} cannot learn from the task {quoted(task_key)}, which has no verifier: "
+        why = ("whose completions have several turns" if task_row.has_turns else
+               "whose answers have no steps to score" if task_row.verifiable else "which has no verifier")
+        raise LabError(f"{row.label} cannot learn from the task {quoted(task_key)}, {why}: "
                        f"use {_named(fitting)}, or another task.")
     model = kind_row.model if model is None else model
     given = dict(knobs or {})
