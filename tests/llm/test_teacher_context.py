@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -30,10 +29,10 @@ from labcore.tasks.task import Problem, Turn, feedback_on
 from tests.every import every
 from tests.llm.tools import prompts as some_prompts
 from tests.llm.tools import records, session, shake
-from tests.maths.conftest import GOLDEN
+from tests.references import golden
 
 TEMPLATE = "{context}|{prompt}"
-TRL = json.loads((GOLDEN / "trl_self.json").read_text("utf-8"))
+TRL = golden("trl_self")
 
 
 @every("case", TRL["losses"])
