@@ -1,9 +1,19 @@
 """A store, checkpoints at the same steps on every machine, and sessions that break."""
 
+from contextlib import ExitStack, closing
+
 import pytest
 
 from labcore.workers import training
+from labcore.workers.launcher import Launcher
 from tests.runs import fake
+
+
+@pytest.fixture
+def launchers():
+    """Makes launchers, which are closed at the end of the test."""
+    with ExitStack() as opened:
+        yield lambda store, command: opened.enter_context(closing(Launcher(store, command)))
 
 
 @pytest.fixture(autouse=True)

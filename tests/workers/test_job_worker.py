@@ -26,18 +26,10 @@ BOTH = pytest.mark.parametrize("command", [FORKING, SPAWNING], ids=["fork", "spa
 
 
 @pytest.fixture
-def open_lab(monkeypatch, tmp_path):
+def open_lab(monkeypatch, tmp_path, launchers):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("FAKE_COUNT", str(tmp_path / "count"))
-    opened = []
-
-    def opener(command=FORKING) -> Launcher:
-        opened.append(Launcher(Store(), command))
-        return opened[-1]
-
-    yield opener
-    for lab in opened:
-        lab.close()
+    return lambda command=FORKING: launchers(Store(), command)
 
 
 def asked(lab: Launcher, spec: dict) -> jobs.Outcome:

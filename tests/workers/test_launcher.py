@@ -14,7 +14,6 @@ from labcore.errors import LabError
 from labcore.runs.files.paths import log_file, max_runs
 from labcore.workers import process
 from labcore.workers.children import NICENESS
-from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.runs import fake
 from tests.workers.tools import until
@@ -41,17 +40,9 @@ def slowly(monkeypatch):
 
 
 @pytest.fixture
-def open_lab(store):
-    """Open a launcher with a fake session; it is closed at the end of the test."""
-    opened = []
-
-    def opener(command=FORKING) -> Launcher:
-        opened.append(Launcher(store, command))
-        return opened[-1]
-
-    yield opener
-    for lab in opened:
-        lab.close()
+def open_lab(store, launchers):
+    """Open a launcher with a fake session."""
+    return lambda command=FORKING: launchers(store, command)
 
 
 def reached(store, run_id, step: int) -> bool:

@@ -64,21 +64,16 @@ def cluster():
 
 
 @pytest.fixture
-def open_lab(store, cluster, monkeypatch):
+def open_lab(store, cluster, monkeypatch, launchers):
     """A lab on the cluster; `command` is its supervisor."""
     monkeypatch.setenv("RL_LAB_EXECUTOR", "ray")
     monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    opened = []
 
     def opener(command=FAKE) -> Launcher:
         if command != LIGHT:
             monkeypatch.setattr(choice, "check", lambda: None)  # one test is enough: it takes seconds
-        opened.append(Launcher(store, command))
-        return opened[-1]
-
-    yield opener
-    for lab in opened:
-        lab.close()
+        return launchers(store, command)
+    return opener
 
 
 @pytest.mark.parametrize("through", ["auto", "client"])

@@ -12,6 +12,7 @@ from labcore.runs.spec import model_names
 from labcore.runs.spec.run_spec import make
 from labcore.workers.worker import drive
 from tests.runs import fake
+from tests.runs.files.artifacts.tools import killed_before_write
 from tests.workers.tools import kinds, learnt, run
 from tests.workers.two_homes.tools import STEPS, interrupt, published, whole
 
@@ -71,15 +72,7 @@ def test_a_worker_killed_while_it_publishes_is_resumed_elsewhere_bit_for_bit(mac
     store.dispose()
     pid = os.fork()
     if pid == 0:
-        writes = iter(range(1, 1000))
-        real = object_store.ObjectStore._put
-
-        def put(self, *given):
-            if next(writes) == nth:
-                os.kill(os.getpid(), signal.SIGKILL)
-            real(self, *given)
-
-        object_store.ObjectStore._put = put
+        killed_before_write(nth)
         object_store._opened.cache_clear()
         run(store, run_id)
         os._exit(0)

@@ -11,7 +11,7 @@ from labcore.runs.files.artifacts import changes, fetch, manifest, object_store,
 from labcore.runs.files.artifacts.changes import changed
 from labcore.runs.files.artifacts.publish import unpublished
 from labcore.runs.files.paths import home, run_folder
-from tests.runs.files.artifacts.tools import RUN, objects, saved, store
+from tests.runs.files.artifacts.tools import RUN, killed_before_write, objects, saved, store
 
 
 def test_a_changed_file_replaces_the_old_one_in_the_store(folder):
@@ -66,15 +66,7 @@ def test_a_kill_between_two_steps_of_publishing_leaves_it_whole_or_not_there(fol
     store().begin()
     pid = os.fork()
     if pid == 0:
-        writes = iter(range(1, 100))
-        real = object_store.ObjectStore._put
-
-        def put(self, *given):
-            if next(writes) == nth:
-                os.kill(os.getpid(), signal.SIGKILL)
-            real(self, *given)
-
-        object_store.ObjectStore._put = put
+        killed_before_write(nth)
         publish.publish(store(), RUN)
         os._exit(0)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL

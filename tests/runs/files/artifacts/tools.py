@@ -1,5 +1,9 @@
 """A run with checkpoints to publish, and what a folder holds then."""
 
+import itertools
+import os
+import signal
+
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.artifacts import object_store
 from labcore.runs.files.paths import run_folder
@@ -9,6 +13,18 @@ RUN = "grpo-sort-1"
 
 def store():
     return object_store.opened()
+
+
+def killed_before_write(nth):
+    """Have this process, a fork of the test's, die before its nth write into the store."""
+    writes, real = itertools.count(1), object_store.ObjectStore._put
+
+    def put(self, *given):
+        if next(writes) == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(self, *given)
+
+    object_store.ObjectStore._put = put
 
 
 def fill(text):
