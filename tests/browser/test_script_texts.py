@@ -211,7 +211,7 @@ def hovered(page: Page, chart: Locator, every: int = 1) -> str:
 
 
 @pytest.mark.parametrize(("address", "buttons"), [("llm?run={llm}", ["Fork"]),
-                                                 ("runs?group=tag", ["Clean up", "Import"])])
+                                                  ("runs?group=tag", ["Clean up", "Import"])])
 def test_a_page_and_its_dialogs(page: Page, opened, runs: dict[str, str], address: str, buttons: list[str]) -> None:
     opened(address.format(**runs))
     shown_as_text(page, address)

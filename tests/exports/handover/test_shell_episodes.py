@@ -185,4 +185,3 @@ def test_a_class_of_yours_is_played_or_the_script_says_why_not(name, tmp_path, m
         space, tokenizer = runpy.run_path("task.py", run_name="task"), tokens_of(False)
         write = Writer(tokenizer)
         assert played("verl", space, base, tokenizer, write, json.dumps(space["rows"](1)[0]))[3] in (0.0, 1.0)
-
