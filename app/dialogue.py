@@ -12,9 +12,9 @@ from typing import Any
 
 import streamlit as st
 
-from app.llm.story_words import likelihood
 from app.theme import number
 from app.tokens import readable
+from labcore.catalog.amounts import likelihood
 
 CSS = """
 <style>

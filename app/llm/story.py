@@ -19,11 +19,11 @@ from app.link import Param
 from app.llm import probes, reward_parts, sample_age, verdicts
 from app.llm.history import Column, over, recurring, thinned
 from app.llm.step_groups import BATCH, WATCHED, Key, groups_of, key_of, likelihoods
-from app.llm.story_words import SMALL, likelihood, sentence
+from app.llm.story_words import SMALL, sentence
 from app.theme import number
 from app.training import files, goal_line
 from app.training.feed import Feed
-from labcore.catalog.amounts import percent
+from labcore.catalog.amounts import likelihood, percent
 from labcore.catalog.right import check
 from labcore.runs.store.rows import RunRow
 

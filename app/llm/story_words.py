@@ -8,20 +8,11 @@ from typing import Any
 
 from app.chat_text import in_one_line
 from app.theme import number
-from labcore.catalog.amounts import percent
+from labcore.catalog.amounts import likelihood
 
 LONG = 40  # characters of an answer in a sentence
 SMALL = 1e-3  # where no answer is likelier, log-probs are shown
 STILL = 5e-4  # a probability that changes by less stays where it is
-
-
-def likelihood(logprob: float) -> str:
-    """The probability of a log-prob, nats: never 0, however small.
-
-    >>> likelihood(log(0.2)), likelihood(-1400.0), likelihood(0.0)
-    ('20 %', '<0.1 %', '100 %')
-    """
-    return percent(exp(max(min(logprob, 0.0), log(1e-300))))
 
 
 def moved(before: float, after: float) -> str:

@@ -20,6 +20,15 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.{1 if 0 < share < 0.0995 or 0.9949 < share < 1 else 0}f} %"
 
 
+def likelihood(logprob: float) -> str:
+    """The probability of a log-prob, nats: never 0, however small.
+
+    >>> likelihood(math.log(0.2)), likelihood(-1400.0), likelihood(0.0)
+    ('20 %', '<0.1 %', '100 %')
+    """
+    return percent(math.exp(max(min(logprob, 0.0), math.log(1e-300))))
+
+
 def size(count: float | None) -> str:
     """A number of bytes, in units of a thousand, with at most three digits.
 
