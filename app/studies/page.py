@@ -22,8 +22,7 @@ from labcore.analysis.studies.study import Study
 from labcore.analysis.studies.verdict import WORDS, needed
 
 INTRO = ("Claims of papers and tutorials, tested on small models: each with its runs, an interval over seeds, and a "
-         "verdict that follows from the interval by a fixed rule. A claim about large models may hold there and not "
-         "here.")
+         "verdict that follows from the interval by a fixed rule. A claim may hold for large models and fail here.")
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def _graded(values: Mapping[str, Value], plays: bool) -> tuple[str, str, str]:
     scored, scorer = ("Episodes", "The environment") if plays else ("Answers", "A verifier")
     return (f"2 · {scored} are scored", '<span class="rl-pos">+ above the others</span><br>'
             '<span class="rl-neg">− below the others</span><br>&nbsp;',
-            f"{scorer} gives a reward; better than expected is an advantage above zero.")
+            f"{scorer} gives a reward. A reward above the expected one is a positive advantage.")
 
 
 def _written(values: Mapping[str, Value]) -> str:

@@ -48,7 +48,7 @@ function answers(clip, step) {
       <td class="${reward ? "" : "rl-faint"}">${format(reward, 0)}</td><td>${bar(advantage, clip.most)}</td>
       <td>${signed(advantage)}</td></tr>`).join("")}</table>
     <p class="rl-faint">${group.answers.every((each) => each[2] === 0) ? "Equal rewards: nothing to learn from these."
-    : "Blue becomes more likely, orange less likely."}</p>`;
+    : "Advantage: blue becomes likelier, orange less likely."}</p>`;
 }
 
 function show(clip, step) {

@@ -11,6 +11,7 @@ from typing import Any
 from labcore.analysis.estimate import Estimate
 from labcore.analysis.studies import plan
 from labcore.analysis.studies.result import Result
+from labcore.analysis.studies.rows import STUDIES
 from labcore.analysis.studies.study import Study
 from labcore.analysis.studies.verdict import Verdict
 
@@ -53,10 +54,12 @@ def of_result(found: Result, **rest: Any) -> Recorded:
 
 @cache
 def read() -> dict[str, Recorded]:
-    """All that are kept, by the study's key."""
+    """The recorded results by the study's key. A study whose contrasts have changed since has none."""
     if not FILE.exists():
         return {}
-    return {key: _one(fields) for key, fields in json.loads(FILE.read_text("utf-8")).items()}
+    found = {key: _one(fields) for key, fields in json.loads(FILE.read_text("utf-8")).items() if key in STUDIES}
+    return {key: each for key, each in found.items()
+            if {*each.findings} == {contrast.label for contrast in STUDIES[key].contrasts}}
 
 
 def _one(fields: dict[str, Any]) -> Recorded:

@@ -192,6 +192,15 @@ def test_what_was_recorded_covers_all_studies_and_follows_the_rule():
         assert each.verdict == together(verdicts)
 
 
+def test_a_recorded_result_of_other_contrasts_is_not_read(tmp_path, monkeypatch):
+    content = json.loads(recorded.FILE.read_text("utf-8"))
+    old, kept = content["samples"]["findings"], content["cost"]
+    old["an earlier contrast"] = old.pop(next(iter(old)))
+    monkeypatch.setattr(recorded, "FILE", tmp_path / "recorded.json")
+    recorded.FILE.write_text(json.dumps({"samples": content["samples"], "cost": kept, "no study": kept}), "utf-8")
+    assert [*recorded.read.__wrapped__()] == ["cost"]
+
+
 def test_the_table_of_the_docs_is_what_was_recorded():
     text = recorded_studies.PAGE.read_text("utf-8")
     assert recorded_studies.table(recorded.read()) in text
