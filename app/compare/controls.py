@@ -84,7 +84,7 @@ def _across(chosen: Chosen) -> None:
             change(x="" if key == usual else key, view=CURVES if two else chosen.place.view)
 
     options = [*axes, *metrics]
-    st.selectbox("Horizontal axis", options, options.index(shown.value), key=shown.key, width=150,
+    st.selectbox("Horizontal axis", options, options.index(shown.value), key=shown.key, width=175,
                  format_func=lambda key: f"over {words[key]}" if key in axes else f"against {words[key]}",
                  label_visibility="collapsed", on_change=changed, help="Horizontal axis: a count, or another metric")
 
@@ -103,7 +103,7 @@ def _baseline(chosen: Chosen) -> None:
     runs = {NONE: "", **{group.label: runs_of(group)[0] for group in chosen.groups}}
     shown = widget_state("compare:baseline", chosen.baseline.label if chosen.baseline else NONE, tuple(runs.items()))
     st.selectbox("Baseline", list(runs), list(runs).index(shown.value), key=shown.key, label_visibility="collapsed",
-                 format_func=lambda label: label if label == NONE else f"Baseline: {label}", width=190,
+                 format_func=lambda label: label if label == NONE else f"Baseline: {label}", width=165,
                  on_change=moved("baseline", shown, runs.get),
                  help="Pin a group to show the others as differences from it")
 

@@ -79,10 +79,10 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
     opened(page, server, run_id, "&smooth=0.8&ghost=none")
     assert page.evaluate(TITLES) == ["Reward (exact match)", "KL to the reference", "Zero-variance groups"]
 
-    newest = ["0.850", "0.060", "0.600"]  # never the smoothed ends of the lines
+    newest = ["85 %", "0.060", "60 %"]  # never the smoothed ends of the lines
     assert page.evaluate(NUMBERS) == newest and page.evaluate(CURSORS) == [None] * 3
     page.evaluate(MOVE, [run_id, 12])
-    assert page.evaluate(NUMBERS) == ["0.580", "0.024", "0.240"] and page.evaluate(CURSORS) == [12] * 3
+    assert page.evaluate(NUMBERS) == ["58 %", "0.024", "24 %"] and page.evaluate(CURSORS) == [12] * 3
     page.evaluate(MOVE, ["another-run", 3])
     assert page.evaluate(CURSORS) == [12] * 3
     page.evaluate(MOVE, [run_id, None])
@@ -167,8 +167,8 @@ def test_status_tiles_charts_and_scrubber_are_of_one_step_at_every_moment(
     assert [look for look in looks if look[0] != look[1] or len({*look[2:]}) > 1] == []
 
     page.evaluate(MOVE, [run_id, 3])  # the tiles follow the hand as the charts do
-    assert page.locator(".rl-tile b").first.inner_text() == page.evaluate(NUMBERS)[0] == "0.495"
-    assert page.locator(".rl-tile em").first.inner_text() == "from 0.465"
+    assert page.locator(".rl-tile b").first.inner_text() == page.evaluate(NUMBERS)[0] == "50 %"
+    assert page.locator(".rl-tile em").first.inner_text() == "from 46 %"
     store.set_state(run_id, "stopped")
 
 
@@ -195,7 +195,7 @@ def test_a_researcher_sees_all_charts_and_the_link_says_so(
     opened(page, server, run_id)
     assert page.evaluate(TITLES) == ["Reward (exact match)", "Clipped", "Explained variance"]
     low, high = page.evaluate(f"() => {SHOWN}[1].querySelector('.rl-plot')._fullLayout.yaxis.range")
-    assert low < 0 and 0.08 <= high <= 0.11  # an axis that shows shares of a few per cent
+    assert low < 0 and 8 <= high <= 11  # an axis that shows a few percent
 
     page.get_by_role("button", name=re.compile("^Student · steps")).click()
     page.get_by_role("radio", name="Researcher").or_(page.get_by_role("button", name="Researcher")).first.click()

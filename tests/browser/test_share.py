@@ -36,9 +36,9 @@ def test_a_shared_file_works_from_the_disk_steps_and_is_embedded(page: Page, fil
 
     page.get_by_role("button", name="GRPO sort #1").click()
     value = page.locator(".rl-tile b").first
-    expect(value).to_have_text("0.600")
+    expect(value).to_have_text("60 %")
     page.keyboard.press("ArrowLeft")
-    expect(value).to_have_text("0.500")
+    expect(value).to_have_text("50 %")
     expect(page.locator(".rl-scrubber output")).to_have_text("step 5 of 6")
     expect(page).to_have_url(f"{file.as_uri()}#run=1&step=5")
     cells = page.locator(".rl-microscope .rl-scope-cards")
