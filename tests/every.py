@@ -1,4 +1,5 @@
-"""`parametrize` for checks that take less time than pytest needs for an item: one item for all values."""
+"""`parametrize` for checks that take less time than pytest needs for an item, one item for all values, and for those of
+which `make test` tries one of each sort."""
 
 import reprlib
 from collections.abc import Callable, Iterable
@@ -6,7 +7,16 @@ from functools import wraps
 from inspect import signature
 from typing import Any
 
+import pytest
+
 Test = Callable[..., None]
+
+
+def now(values: Iterable[Any], *chosen: Any) -> list[Any]:
+    """Parameters: the chosen ones, of each sort one, are for `make test`, the others for `make test-long`."""
+    values = [*values]
+    assert all(value in values for value in chosen), "one of them is gone"
+    return [value if value in chosen else pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
 def every(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test], Test]:

@@ -172,7 +172,8 @@ def test_imports_of_a_store_of_version_2(opened):
 # ---------------------------------------------------------------- runs go on
 
 
-@pytest.mark.parametrize("version, kind", [("1", "maze"), ("1", "llm"), ("3", "maze"), ("3", "llm"), ("3", "deep")])
+@pytest.mark.parametrize("version, kind", [
+    ("1", "maze"), ("1", "llm"), ("3", "llm"), ("3", "deep"), pytest.param("3", "maze", marks=pytest.mark.long)])
 def test_a_stopped_run_goes_on_to_its_end(opened, version, kind):
     """In the store that has a run of the same spec which never stopped: to the very same numbers."""
     lab = opened(version)

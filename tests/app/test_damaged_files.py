@@ -11,6 +11,7 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.app.seeding import html
+from tests.every import now
 
 SMALL = {"sft_steps": 1, "max_new_tokens": 4, "prompts_per_step": 2, "group_size": 2}
 DAMAGES = {
@@ -55,7 +56,7 @@ def opened(page, run_id) -> str:
     return " ".join(said)
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", now(DAMAGES, "cut", "another form", "without its parts"))
 def test_every_page_and_command_goes_on_beside_damaged_files(home, page, capsys, damage):
     folder, run_id = home
     assert "is damaged" not in opened(page, run_id)  # and asks for jobs
@@ -75,7 +76,7 @@ def test_every_page_and_command_goes_on_beside_damaged_files(home, page, capsys,
     assert all(path.exists() for path in files), "nothing is deleted that somebody could mend"
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", now(DAMAGES, "cut", "another form", "without its parts"))
 def test_runs_that_need_damaged_files_say_which(home, lab, damage):
     folder, run_id = home
     for path in own_files(folder):

@@ -81,7 +81,7 @@ def sent(test) -> int:
 
 def test_it_asks_as_often_for_many_runs_as_for_few_and_sends_little_more(page, lab):
     asked, size = [], []
-    for axes in (SMALL, SMALL | {"group_size": [4, 8, 16]}):
+    for axes in (SMALL, SMALL | {"group_size": [4, 8]}):
         sweep_id = done(lab, axes=axes)
         reader.clear()
         ends.clear()
@@ -90,7 +90,7 @@ def test_it_asks_as_often_for_many_runs_as_for_few_and_sends_little_more(page, l
         asked.append(len(queries))
         size.append(sent(test))
     assert asked[0] == asked[1] < 25
-    assert size[1] < 2 * size[0], "three times the runs"
+    assert size[1] < 1.6 * size[0], "twice the runs"
 
 
 def test_it_says_who_wins_which_knob_matters_and_by_how_much(page, done_sweep):

@@ -19,7 +19,7 @@ from tests.llm import tools
 
 SMALL = {
     "cartpole": ("CartPole-v1", 3, {"environments": 2, "rollout_steps": 16, "hidden": 8, "anneal": False,
-                                    "learning_rate": 0.05, "epochs": 2, "mini_batches": 2}),
+                                    "eval_episodes": 1, "learning_rate": 0.05, "epochs": 2, "mini_batches": 2}),
     "maze": ("slippery", 20, {"pace": 0.0})}
 # The algorithm and its knobs, the knob that cannot act, two values of it, and what lets it act, if anything does.
 LONG = {"max_new_tokens": 16}  # so that some of two answers end before the limit, and their lengths differ

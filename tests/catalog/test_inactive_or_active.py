@@ -99,21 +99,24 @@ def offered(row: str) -> Places:
     return found
 
 
-def setting(row: str, place: str, key: str) -> tuple:
-    """A knob, and all that its rules ask for, as a row holds it."""
+def deciding(row: str, place: str, key: str) -> set[tuple]:
+    """A knob, and by rule each value of a row that alone decides whether the rule silences it: all else is as the rule
+    asks."""
     held = {knob.key: knob.default for knob in ALGORITHMS[row].knobs} | {"kl_placement": place}
-    return key, *(str(held.get(each)) for rule in RULES if key in rule.knobs for each in rule.at if each != key)
+    return {(key,)} | {
+        (key, number, each, str(held.get(each))) for number, rule in enumerate(RULES) if key in rule.knobs
+        for each in {*rule.at} - {key}
+        if all(held.get(other) in stops for other, stops in rule.at.items() if other not in (key, each))}
 
 
 def first_of_each_setting() -> dict[str, Places]:
-    """The knobs of each row that no row before it has tried where their rules say the same."""
+    """The knobs of each row for which no row before it has had the same values that decide."""
     seen: set[tuple] = set()
     found: dict[str, Places] = {}
     for row in ONLINE:
         for place, keys in offered(row).items():
-            new = {setting(row, place, key): key for key in keys}
-            found.setdefault(row, {})[place] = [key for told, key in new.items() if told not in seen]
-            seen |= new.keys()
+            found.setdefault(row, {})[place] = [key for key in keys if deciding(row, place, key) - seen]
+            seen |= {fact for key in keys for fact in deciding(row, place, key)}
     return {row: places for row, places in found.items() if any(places.values())}
 
 

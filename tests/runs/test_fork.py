@@ -18,6 +18,7 @@ from labcore.runs.spec.run_spec import RunSpec, make
 from labcore.runs.store.schema import runs
 from labcore.workers import training
 from labcore.workers.worker import drive
+from tests.every import now
 from tests.llm.tools import TINIER
 from tests.runs import fake
 from tests.words import saying, says
@@ -88,7 +89,7 @@ def test_with_the_same_knobs_and_random_numbers_it_is_its_parent_bit_for_bit(sto
     assert (began.step, began.payload) == (0, {"run": parent, "from": 4})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", now(KINDS, "llm", "cartpole", "maze"))
 def test_a_fork_that_is_stopped_goes_on_bit_for_bit_without_its_parent(store, kind):
     parent = done(store, spec_of(kind))
     whole = done(store, fork_spec(store, parent, 4, twin=False, seed=9))
@@ -115,12 +116,13 @@ def test_the_first_step_of_a_fork_begins_where_its_parent_was(store, kind, same,
 
 
 @pytest.mark.parametrize("kind, before, after", [
-    ("llm", "grpo", "ppo"), ("llm", "ppo", "rloo"), ("llm", "sft", "grpo"),
+    ("llm", "grpo", "ppo"), *(pytest.param("llm", *pair, marks=pytest.mark.long)
+                              for pair in (("ppo", "rloo"), ("sft", "grpo"))),
     pytest.param("llm", "grpo", "dpo", marks=pytest.mark.long), ("llm", "dpo", "sft"),
     ("maze", "q_learning", "double_q_learning"), ("maze", "double_q_learning", "sarsa_lambda"),
     ("maze", "value_iteration", "policy_iteration"), ("maze", "value_iteration", "ppo"),
     ("maze", "actor_critic", "value_iteration"), ("maze", "reinforce", "ppo"), ("cartpole", "ppo", "a2c"),
-    ("cartpole", "a2c", "trpo"), ("cartpole", "trpo", "reinforce")])
+    ("cartpole", "a2c", "trpo"), pytest.param("cartpole", "trpo", "reinforce", marks=pytest.mark.long)])
 def test_another_algorithm_goes_on_from_there(store, monkeypatch, kind, before, after):
     if "dpo" in (before, after):
         monkeypatch.setitem(MODELS, "tiny", TINY)  # the base of the lab knows enough to have pairs

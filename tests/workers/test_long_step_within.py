@@ -12,6 +12,7 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from labcore.workers import long_step, training
 from labcore.workers.worker import drive
+from tests.every import now
 from tests.workers.tools import learnt, until
 
 STEPS = 3
@@ -78,12 +79,7 @@ def asking(store, run_id, at, command):
     return on_activity
 
 
-def now(*names):
-    """The runs of one sort each now, the others by `make test-long`."""
-    return [name if name in names else pytest.param(name, marks=pytest.mark.long) for name in RUNS]
-
-
-@pytest.mark.parametrize("name", now("ppo", "dpo each step", "reward model", "sft"))
+@pytest.mark.parametrize("name", now(RUNS, "ppo", "dpo each step", "reward model", "sft"))
 def test_a_run_that_is_stopped_at_any_place_keeps_all_whole_steps(name, whole):
     """At one of its places, the first or the last of the two; the other is that of another run."""
     numbers, said = whole(name)
@@ -100,7 +96,7 @@ def test_a_run_that_is_stopped_at_any_place_keeps_all_whole_steps(name, whole):
     assert learnt(store, run_id) == numbers, said[at]
 
 
-@pytest.mark.parametrize("name", now("ppo", "sft"))
+@pytest.mark.parametrize("name", now(RUNS, "ppo", "sft"))
 def test_a_run_that_is_paused_at_any_place_waits_there_and_learns_the_same(name, whole):
     numbers, said = whole(name)
     at = places(said, 2)[-1]

@@ -66,20 +66,17 @@ for name in json.loads(sys.argv[1]):
     importlib.import_module(name)
 from labcore.workers.executors import choice
 choice.chosen(None, None)
-sys.exit("ray" in sys.modules)
+print("ray" in sys.modules, importlib.import_module("ray").__file__)
 """
 
 
 def test_nothing_imports_ray_unless_it_is_asked_for(tmp_path):
     """There is one to be found, whether or not the real one is installed."""
     (tmp_path / "ray.py").touch()
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
-
-    def run(names: str) -> int:
-        return subprocess.run([sys.executable, "-c", IMPORTED, names], env=environment, timeout=60).returncode
-
-    assert run('["app.lab", "labcore.cli.commands", "labcore.workers.executors.driver"]') == 0
-    assert run('["ray"]') == 1
+    names = ["labcore.cli.commands", "labcore.workers.executors.driver"]  # of pages `tests/test_walls.py` says it
+    done = subprocess.run([sys.executable, "-c", IMPORTED, json.dumps(names)], capture_output=True, text=True,
+                          timeout=60, env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))})
+    assert done.stdout.split() == ["False", str(tmp_path / "ray.py")], done.stderr
 
 
 # ---------------------------------------------------------------- the seam
@@ -187,12 +184,6 @@ def test_sizes_that_cannot_be_counted_are_no_fault_of_the_run(lab_home):
     jobs.put(asked)
     write_text(jobs.folder(jobs.job_id(asked)) / "result.json", json.dumps({"sizes": ["It has no such sizes."]}))
     assert needed(spec).memory == CODE_BYTES
-
-
-def test_what_a_run_asks_for_is_found_without_torch():
-    """The supervisor's own process computes nothing; `labcore.workers.executors` is imported there."""
-    program = "import sys, labcore.workers.executors.resources; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60).returncode == 0
 
 
 # ---------------------------------------------------------------- the machine that a run was sent to
