@@ -27,9 +27,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
+from labcore.workers.process import HUGE_PAGES
 
 SIZES = {"0.1": MODELS["tiny"], "0.8": MODELS["small"], "4.9": MODELS["medium"]}  # millions of parameters
 USUAL = ("0.8", "4.9")
@@ -237,14 +239,16 @@ def measure(save: Callable[[Path], None], sides: Mapping[str, Contender], names:
 
 @contextmanager
 def _started(sides: Mapping[str, Contender], names: Sequence[str], folder: Path, threads: int, counts: bool):
-    """A waiting process for each contender, and the pipes to them; ended on the way out."""
+    """A waiting process for each contender, and the pipes to them; ended on the way out. The lab's has the pages that
+    its workers have."""
     pipes, processes = {}, []
     for name in names:
         pipes[name], theirs = _spawn().Pipe()
         side, dtype = name.split("-")
         processes.append(_spawn().Process(target=enter, args=(sides[side], dtype, folder, threads, theirs,
                                                               counts), daemon=True))
-        processes[-1].start()
+        with patch.dict(os.environ, HUGE_PAGES if side == "lab" else {}):
+            processes[-1].start()
         theirs.close()  # so that the death of the child is seen as the end of the pipe
     try:
         yield pipes
