@@ -27,9 +27,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
+from labcore.workers.process import HUGE_PAGES
 
 SIZES = {"0.1": MODELS["tiny"], "0.8": MODELS["small"], "4.9": MODELS["medium"]}  # millions of parameters
 USUAL = ("0.8", "4.9")
@@ -40,7 +42,8 @@ WARM_UP = 3  # steps: first allocations, lazy imports
 class Times:
     """Seconds of each step of a turn, by the clock and of the processor, the peak memory so far, MB, how many tokens
     the turn sampled (0 where nobody counts), the seconds of the phases of each step, where they are measured, and where
-    they are counted the operations of a step and how many a second of matrix products alone has (see `roofline`)."""
+    they are counted the operations of a step, how many a second of large matrix products has, and the seconds of the
+    step's own products alone (see `roofline`)."""
 
     wall: list[float]
     cpu: list[float]
@@ -49,6 +52,7 @@ class Times:
     phases: Mapping[str, Sequence[float]] = field(default_factory=dict)
     operations: float = 0.0
     peak_operations: float = 0.0
+    products: float = 0.0
 
 
 class Turn:
@@ -96,15 +100,17 @@ class Turn:
 
             self.counter = Counter()
 
-    def _counted(self) -> tuple[float, float]:
-        """The operations of the step and of a second, after the turn that counts them."""
+    def _counted(self) -> tuple[float, float, float]:
+        """The operations of the step and of a second and the seconds of its products, after the turn that counts them.
+        """
         if self.counter is None:
-            return 0.0, 0.0
+            return 0.0, 0.0, 0.0
         import torch
 
         from benchmarks.roofline import peak
 
-        found = self.counter.stop(), peak(torch.bfloat16 if self.counted == "bf16" else torch.float32)
+        operations, of_second = self.counter.stop(), peak(torch.bfloat16 if self.counted == "bf16" else torch.float32)
+        found = operations, of_second, self.counter.alone()
         self.counter, self.counted = None, ""
         return found
 
@@ -237,14 +243,16 @@ def measure(save: Callable[[Path], None], sides: Mapping[str, Contender], names:
 
 @contextmanager
 def _started(sides: Mapping[str, Contender], names: Sequence[str], folder: Path, threads: int, counts: bool):
-    """A waiting process for each contender, and the pipes to them; ended on the way out."""
+    """A waiting process for each contender, and the pipes to them; ended on the way out. The lab's has the pages that
+    its workers have."""
     pipes, processes = {}, []
     for name in names:
         pipes[name], theirs = _spawn().Pipe()
         side, dtype = name.split("-")
         processes.append(_spawn().Process(target=enter, args=(sides[side], dtype, folder, threads, theirs,
                                                               counts), daemon=True))
-        processes[-1].start()
+        with patch.dict(os.environ, HUGE_PAGES if side == "lab" else {}):
+            processes[-1].start()
         theirs.close()  # so that the death of the child is seen as the end of the pipe
     try:
         yield pipes
@@ -297,10 +305,12 @@ def contest(options: argparse.Namespace, heading: str, save: Callable[[Path], No
 
 
 def bound(row: Row, counted: Times) -> str:
-    """A line on the least time of the step's matrix products, and its share of the step's processor time."""
+    """A line on the least time of the step's matrix products, and that of its own products by themselves, with their
+    shares of the step's processor time."""
     least = counted.operations / counted.peak_operations
     return (f"{row.name:10}{counted.operations / 1e9:.2f} GFLOP a step at {counted.peak_operations / 1e9:.0f} GFLOP/s: "
-            f"at least {1e3 * least:.0f} ms, {least / row.cpu_seconds:.0%} of the step")
+            f"at least {1e3 * least:.0f} ms, {least / row.cpu_seconds:.0%} of the step; its own products alone "
+            f"{1e3 * counted.products:.0f} ms, {counted.products / row.cpu_seconds:.0%}")
 
 
 def main(program: str, title: str, batch: str, sides: Mapping[str, Contender], default: Sequence[str],

@@ -16,6 +16,8 @@ SUPERVISOR = (sys.executable, "-m", "labcore.workers.supervisor")
 # Threads made by these libraries at import would make the fork unsafe; the worker sets torch's number itself.
 QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
          "TOKENIZERS_PARALLELISM": "false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+# Tensors in pages of 2 MB, by glibc: with small ones the processor looks up their places all the time.
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 _ahead: list[subprocess.Popen[bytes]] = []
 
 
@@ -49,9 +51,10 @@ def started(command: Sequence[str], url: str | None) -> subprocess.Popen[bytes]:
 
 
 def environment(url: str | None) -> dict[str, str]:
-    """The variables of a process of the lab whose store is `url`; None means the store of this process."""
+    """The variables of a process of the lab whose store is `url`; None means the store of this process. The user's own
+    settings of glibc stay."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    return {**os.environ, **QUIET, "PYTHONPATH": path, "RL_LAB_HOME": str(home()),
+    return {**HUGE_PAGES, **os.environ, **QUIET, "PYTHONPATH": path, "RL_LAB_HOME": str(home()),
             **({} if url is None else {"RL_LAB_STORE": url})}
 
 

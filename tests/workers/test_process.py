@@ -49,3 +49,17 @@ def test_one_that_died_is_replaced(ended):
     taken = process.taken(IDLE, store_url())
     assert taken is not ahead and taken.poll() is None
     ended(taken)
+
+
+PRINTS = (sys.executable, "-c", "import os; print(os.environ['GLIBC_TUNABLES'], file=__import__('sys').stderr)")
+
+
+@pytest.mark.parametrize("own, expected", [(None, "glibc.malloc.hugetlb=1"), ("glibc.malloc.check=1",) * 2],
+                         ids=["nothing set", "the user's own"])
+def test_the_heap_has_huge_pages_unless_the_user_has_set_up_glibc(own, expected, monkeypatch):
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    if own:
+        monkeypatch.setenv("GLIBC_TUNABLES", own)
+    before = process.log().read_text("utf-8") if process.log().exists() else ""
+    assert process.started(PRINTS, None).wait(20) == 0
+    assert process.log().read_text("utf-8").removeprefix(before).strip() == expected

@@ -31,6 +31,7 @@ from labcore.llm.rendering import Ids, encode_answers
 from labcore.llm.session import LlmSession
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy
 from labcore.maths.preferences import likelihood, reference_point
+from labcore.maths.turns import extents
 from labcore.runs.spec.activity import part_of
 from labcore.runs.spec.session import Record
 from labcore.tasks.task import Pair, Single
@@ -209,9 +210,10 @@ def _sides(session: LlmSession, prompts: Prompts, completions: Completions, labe
     paired, ref_tokens, ref_sums, likelihoods = len(ids) > len(prompts), None, None, None
     with precision(session.policy, knobs["dtype"]):
         logprobs, entropy, *squares = at_tokens(session.policy, prompts, ids, partial(
-            _measure, squares=bool(knobs["pair_weighting"])), met.norms_of(ids) if met else None)
+            _measure, squares=bool(knobs["pair_weighting"])), met.norms_of(ids) if met else None,
+            extents=extents(mask))
     if REFERENCE in session.models:
-        ref_tokens = logprobs.detach() if same else _token_logprobs(session, session.reference, prompts, ids)
+        ref_tokens = logprobs.detach() if same else _token_logprobs(session, session.reference, prompts, ids, mask)
         ref_sums = objective.summed(knobs, ref_tokens, mask, paired)
     if met:
         met.see(logprobs, entropy, ref_tokens)
@@ -231,10 +233,10 @@ def _measure(logits: Tensor, ids: Tensor, squares: bool) -> tuple[Tensor, ...]:
 
 
 @torch.no_grad()
-def _token_logprobs(session: LlmSession, model: Network, prompts: Prompts, ids: Tensor) -> Tensor:
-    """log π of each token at temperature 1. (B, T) -> (B, T) nats"""
+def _token_logprobs(session: LlmSession, model: Network, prompts: Prompts, ids: Tensor, mask: Tensor) -> Tensor:
+    """log π of each token that counts at temperature 1. (B, T), (B, T) -> (B, T) nats"""
     with precision(model, session.knobs["dtype"]):
-        return at_tokens(model, prompts, ids, chosen)[0]
+        return at_tokens(model, prompts, ids, chosen, extents=extents(mask))[0]
 
 
 @torch.no_grad()
@@ -246,8 +248,9 @@ def _mismatched_kl(session: LlmSession, prompts: Prompts, completions: Completio
     ids, mask = completions.ids.roll(size, 0), completions.mask.roll(size, 0)
     ratios = []
     for some, rows in micro_batches(session.policy, prompts, ids, session.room):
-        policy, reference = ((_token_logprobs(session, model, prompts[some], ids[rows]) * mask[rows]).sum(1)
-                             for model in (session.policy, session.reference))
+        policy, reference = (
+            (_token_logprobs(session, model, prompts[some], ids[rows], mask[rows]) * mask[rows]).sum(1)
+            for model in (session.policy, session.reference))
         ratios.append(policy - reference)
     return reference_point(torch.cat(ratios))
 

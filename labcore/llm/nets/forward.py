@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -138,10 +139,12 @@ def path_of(model: Network, prompts: Prompts, ids: Tensor) -> Way:
     return way(layers_of(model), done, mode_of(model))
 
 
-def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None) -> Tensor:
+def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None,
+                       extents: Tensor | None = None) -> Tensor:
     """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model; from
-    the `tape` of their sampling where that was recorded."""
-    paths = {"packed": llama.outputs if llama.supported(model) else packed.packed, "shared": shared,
+    the `tape` of their sampling where that was recorded. Beyond the `extents` (P·G,) of completions any will do."""
+    in_rows = llama.outputs if llama.supported(model) else packed.packed
+    paths = {"packed": partial(in_rows, extents=extents), "shared": shared,
              "causal": fused.outputs if fused.serves(model) else causal, "plain": plain}
     with _attention(model, prompts.ids.shape[1] + ids.shape[1]), recompute.recomputing(model):
         if tape:
@@ -151,9 +154,11 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape
 
 
 def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure, norms: Tensor | None = None,
-              tape: Tape | None = None, beside: tuple[Tensor, ...] = ()) -> tuple[Tensor, ...]:
+              tape: Tape | None = None, beside: tuple[Tensor, ...] = (), extents: Tensor | None = None,
+              ) -> tuple[Tensor, ...]:
     """Apply `measure` to the logits that predict each completion token; the results are (B, T) each. Large logits are
-    never held as a whole. `measure` also gets the tensors `beside` (B, T, ...) at the same tokens.
+    never held as a whole. `measure` also gets the tensors `beside` (B, T, ...) at the same tokens. Beyond the `extents`
+    (B,) of the completions, where they are given, the results have no meaning.
 
     The backward pass writes ‖∂L/∂z‖₂ of each token's logits into `norms`, (B, T) float32, where that is given.
     """
@@ -162,12 +167,12 @@ def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measu
     many = ids.numel() * vocabulary > head.MAX_ELEMENTS
     if plain and (many or vocabulary >= WIDE):  # to spread packed rows over their completions takes long as logits
         with head.headless(model) as last:
-            hidden = completion_outputs(model, prompts, ids, tape)
+            hidden = completion_outputs(model, prompts, ids, tape, extents)
         if many:
             return head.in_chunks(last, hidden, ids, measure, norms, beside)
         logits = last(hidden)
     else:
-        logits = completion_outputs(model, prompts, ids, tape)
+        logits = completion_outputs(model, prompts, ids, tape, extents)
     head.watch(logits, norms)
     measured: tuple[Tensor, ...] = measure(logits, ids, *beside)
     return measured

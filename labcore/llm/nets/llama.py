@@ -99,12 +99,13 @@ def supported(model: Network) -> bool:
             and trunk.norm.weight.device.type != "mps")  # where complex numbers are young
 
 
-def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None) -> Tensor:
+def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None,
+            extents: Tensor | None = None) -> Tensor:
     """Output that predicts each completion token, all of a prompt in one row. ids (P·G, T) -> (P·G, T, …)
 
-    `tape` is that of the sampling of exactly these, where there is one.
+    `tape` is that of the sampling of exactly these, where there is one; `extents` as in `pack`.
     """
-    row = pack(prompts, ids)
+    row = pack(prompts, ids, extents)
     mask = row.mask(next(model.parameters()).dtype)
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -3,6 +3,8 @@
     row       p p p p  a a b  c c          G = 2 completions, aab and aacc, of one prompt: what they begin with is
     position  0 1 2 3  4 5 6  6 7          there once, since the model says the same of it
 
+Nothing is computed from the padding behind a completion, nor from its last token.
+
 A mask lets each token see the prompt and what came before it in its completion, and nothing of any other. Against
 `forward.shared` it saves the cache and the copies of it; it pays with attention over more keys, most of them masked.
 Beginnings are shared on the cpu only: on other devices a width that depends on the tokens would cost a wait at each
@@ -28,7 +30,7 @@ LONGEST = 256  # tokens of a row: beyond, the square of its length costs more th
 @dataclass(frozen=True)
 class Row:
     """P packed rows of R tokens: ids (P, R), positions (P, R), which tokens each one sees (P, R, R), and in which place
-    after the prompt each token of the completions but their last stands, places (P, G, T−1)."""
+    after the prompt each token of the completions but their last stands, places (P, G, T−1): −1 where it has none."""
 
     ids: Tensor
     positions: Tensor
@@ -53,31 +55,34 @@ def can_pack(model: Network) -> bool:
     return whole and config.model_type in KINDS and config._attn_implementation in ("sdpa", "eager")
 
 
-def pack(prompts: Prompts, ids: Tensor) -> Row:
-    """The rows of completions `ids` (P·G, T); nothing is predicted from their last token, so it is left out."""
+def pack(prompts: Prompts, ids: Tensor, extents: Tensor | None = None) -> Row:
+    """The rows of completions `ids` (P·G, T); nothing is predicted from their last token, so it is left out. Of
+    completions of the `extents` (P·G,) their padding is, too: what would be predicted there is not of any use."""
     tokens = ids[:, :-1].unflatten(0, (len(prompts), -1))
-    places, count = places_of(tokens)
+    places, count = places_of(tokens, None if extents is None else extents.view(len(prompts), -1))
     depth = prompts.mask.sum(1)[:, None, None] + torch.arange(tokens.shape[2], device=ids.device)
-    after, positions = (tokens.new_zeros(len(prompts), count).scatter(1, places.flatten(1), each.flatten(1))
-                        for each in (tokens, depth.expand_as(tokens)))
+    after, positions = (tokens.new_zeros(len(prompts), count + 1).scatter(1, places.flatten(1) + 1, each.flatten(1))
+                        [:, 1:] for each in (tokens, depth.expand_as(tokens)))
     before = (prompts.mask.cumsum(1) - 1).clamp(min=0)
     return Row(torch.cat([prompts.ids, after], 1), torch.cat([before, positions], 1), _sees(prompts, places, count),
                places, count + 1)
 
 
-def places_of(tokens: Tensor) -> tuple[Tensor, int]:
-    """One place for every token and what came before it, numbered by prompt. (P, G, L) -> (P, G, L), the most of
-    a prompt"""
+def places_of(tokens: Tensor, extents: Tensor | None = None) -> tuple[Tensor, int]:
+    """One place for every token and what came before it, numbered by prompt; −1 for those from which no token within
+    the `extents` (P, G) of the completions is predicted. (P, G, L) -> (P, G, L), the most of a prompt"""
     if tokens.device.type != "cpu":
         return apart(tokens)
     group_size, length = tokens.shape[1:]
     member = torch.arange(group_size)
+    there = torch.arange(length) < (torch.full(tokens.shape[:2], length) if extents is None else extents - 1)[..., None]
     alike = (tokens[:, :, None] == tokens[:, None]).cumprod(-1).bool()  # (P, G, G, L): the same up to here
+    alike &= there[:, None]
     first = torch.where(alike, member[:, None], group_size).amin(2)  # the first completion that begins like this
-    new = (first == member[:, None]).flatten(1)
+    new = ((first == member[:, None]) & there).flatten(1)
     numbers = new.cumsum(1) - 1
-    places = numbers.gather(1, (first * length + torch.arange(length)).flatten(1))
-    return places.view_as(tokens), int(new.sum(1).max())
+    places = numbers.gather(1, (first.clamp(max=group_size - 1) * length + torch.arange(length)).flatten(1))
+    return places.view_as(tokens).where(there, -1), int(new.sum(1).max())
 
 
 def apart(tokens: Tensor) -> tuple[Tensor, int]:
@@ -91,24 +96,26 @@ def _sees(prompts: Prompts, places: Tensor, count: int) -> Tensor:
     rows, width = prompts.ids.shape
     length = places.shape[2]
     past = torch.ones(length, length, dtype=torch.bool, device=places.device).tril()
-    pairs = places[..., None] * count + torch.where(past, places[..., None, :], places[..., None])
-    own = prompts.mask.new_zeros(rows, count * count).scatter(1, pairs.flatten(1), True)
+    whole, numbers = count + 1, places + 1  # 0: without a place
+    pairs = numbers[..., None] * whole + torch.where(past, numbers[..., None, :], numbers[..., None])
+    own = prompts.mask.new_zeros(rows, whole * whole).scatter(1, pairs.flatten(1), True).view(rows, whole, whole)
     sees = prompts.mask.new_ones(rows, width + count, width + count).tril()
     sees[:, :, :width] &= prompts.mask[:, None]
-    sees[:, width:, width:] = own.view(rows, count, count)
+    sees[:, width:, width:] = own[:, 1:, 1:]
     return sees
 
 
 def unpack(outputs: Tensor, row: Row) -> Tensor:
-    """From rows to completions: what a token predicts belongs to all that share it. (P, N, …) -> (P·G, T, …)"""
+    """From rows to completions: what a token predicts belongs to all that share it, and what the prompt's end predicts
+    stands where nothing is wanted. (P, N, …) -> (P·G, T, …)"""
     after = F.pad(row.places + 1, (1, 0))  # the prompt's end predicts the first token
     starts = torch.arange(len(outputs), device=outputs.device)[:, None, None] * outputs.shape[1]
     return F.embedding((after + starts).flatten(0, 1), outputs.flatten(0, 1))
 
 
-def packed(model: nn.Module, prompts: Prompts, ids: Tensor) -> Tensor:
+def packed(model: nn.Module, prompts: Prompts, ids: Tensor, extents: Tensor | None = None) -> Tensor:
     """Output that predicts each completion token, prompts computed once. ids (P·G, T) -> (P·G, T, …)"""
-    row = pack(prompts, ids)
+    row = pack(prompts, ids, extents)
     mask = row.mask(next(model.parameters()).dtype)
     return unpack(model(input_ids=row.ids, attention_mask=mask, position_ids=row.positions, use_cache=False,
                         logits_to_keep=row.outputs).logits, row)

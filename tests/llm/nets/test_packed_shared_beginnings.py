@@ -36,3 +36,34 @@ def test_outputs_and_gradients_are_those_of_whole_rows(kind):
         found.append([outputs.detach(), *(weight.grad for weight in network.parameters())])
     for ours, theirs in zip(*reversed(found), strict=True):
         assert (ours - theirs).norm() <= 1e-5 * theirs.norm()  # rotary angles are float32's
+
+
+EXTENTS = torch.tensor([4, 3, 1, 2, 4, 1, 0, 1, 3])
+
+
+def test_padding_has_no_place():
+    row = packed.pack(prompts(), IDS, EXTENTS)
+    assert row.places.tolist() == [[[0, 1, 2], [0, 1, -1], [-1] * 3], [[0, -1, -1], [0, 1, 2], [-1] * 3],
+                                   [[-1] * 3, [-1] * 3, [0, 1, -1]]]
+    assert row.ids[:, max(LENGTHS):].tolist() == [[2, 3, 4], [8, 8, 8], [4, 3, 0]]
+
+
+def test_a_token_is_not_shared_with_padding_that_looks_like_it():
+    """The first completion ends where the second one goes on with the token that pads the first."""
+    ids = torch.tensor([[2, 5, 5, 5], [2, 5, 5, 7]])
+    row = packed.pack(prompts((3,)), ids, torch.tensor([2, 4]))
+    assert row.places.tolist() == [[[0, -1, -1], [0, 1, 2]]]
+    assert row.ids[0, 3:].tolist() == [2, 5, 5] and row.sees[0, 5, 3:].all()
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_what_counts_and_its_gradients_do_not_depend_on_padding(kind):
+    network, found = model(kind, dtype=torch.float64), []
+    counts = torch.arange(IDS.shape[1]) < EXTENTS[:, None]
+    for path in (plain, lambda *given: completion_outputs(*given, extents=EXTENTS)):
+        network.zero_grad(set_to_none=True)
+        outputs = path(network, prompts(), IDS) * counts[..., None]
+        (outputs * torch.randn(outputs.shape, generator=torch.Generator().manual_seed(1))).sum().backward()
+        found.append([outputs.detach(), *(weight.grad for weight in network.parameters())])
+    for ours, theirs in zip(*reversed(found), strict=True):
+        assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
