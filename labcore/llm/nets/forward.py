@@ -8,7 +8,7 @@ usual models run faster `packed`, and those of a plain Llama faster still by its
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from inspect import signature
@@ -144,8 +144,9 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape
     """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model; from
     the `tape` of their sampling where that was recorded. Beyond the `extents` (P·G,) of completions any will do."""
     in_rows = llama.outputs if llama.supported(model) else packed.packed
-    paths = {"packed": partial(in_rows, extents=extents), "shared": shared,
-             "causal": fused.outputs if fused.serves(model) else causal, "plain": plain}
+    paths: dict[Way, Callable[..., Tensor]] = {
+        "packed": partial(in_rows, extents=extents), "shared": shared,
+        "causal": fused.outputs if fused.serves(model) else causal, "plain": plain}
     with _attention(model, prompts.ids.shape[1] + ids.shape[1]), recompute.recomputing(model):
         if tape:
             return llama.outputs(model, prompts, ids, tape)
