@@ -219,6 +219,6 @@ def test_each_capsule_opens_is_small_and_is_of_its_winner(key):
     assert file.stat().st_size < (3_000_000 if heavy else 50_000)
     with reading.unpacked(file) as capsule:
         scorers = str(capsule.spec.knobs.get(study.scorer_knob, "")).split(",")  # their ids differ from lab to lab
-        assert capsule.run == each.run and capsule.spec == plan.spec_of(study, winner, 0, scorers)
+        assert capsule.run == each.run and capsule.spec == plan.spec_of(study, winner, study.seeds[0], scorers)
         assert capsule.rows[-1].step == capsule.spec.steps
         assert bool(capsule.manifest["left_out"]) != heavy, "light where it can be"
