@@ -199,7 +199,9 @@ def test_a_pair_by_hand():
     assert found["Loss"].result == "0.6588" and "48 %" in found["Loss"].note
     found = {line.name: line for line in arithmetic.of_pair(pair, knobs("mpo"))}
     assert "Loss" not in found and found["First loss"].result == "0.6588"
-    assert "before its weight" in found["First loss"].note
+    assert "before its weight" in found["First loss"].note and "tie" not in found["First loss"].note
+    found = {line.name: line for line in arithmetic.of_pair({**pair, "tie": True}, knobs("xpo"))}
+    assert "the loss of a tie is the mean of both orders" in found["First loss"].note
     token = {line.name: line for line in arithmetic.of_side(side, 0)}
     assert token["Log-ratio"].result == "0.5000"
     assert {line.name: line for line in arithmetic.of_example(side, 0, {})}["Token's loss"].result == "1.0000"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.compare.one_batch import charts
+from app.compare.one_batch import charts, view
 from app.compare.one_batch.batch import FEW, MOST, ONLINE, Batch, of, to_compare
 from labcore.catalog.llm.models import MODELS
 from labcore.runs import jobs
@@ -134,6 +134,13 @@ def test_a_run_without_rewards_gives_no_batch(page, lab, asked, tmp_path):
     own = trained(lab.store, "dpo", task="preferences", data=str(path))
     assert "preference files have none" in page("compare", runs=own, view="batch").info[0].value
     assert not asked.asked
+
+
+def test_terms_that_no_single_token_decides_are_named():
+    """The single-step term, and the entropy bonus."""
+    rows = [{"label": "GRPO", "left_out": []}, {"label": "MiniLLM", "left_out": ["single-step term", "entropy bonus"]}]
+    assert "the single-step term of MiniLLM, the entropy bonus of MiniLLM" in view._left_out(rows)
+    assert not view._left_out(rows[:1])
 
 
 def test_a_sentence_names_a_few_pairs():

@@ -115,6 +115,8 @@ def test_a_pair_has_a_side_of_the_policy_and_one_of_the_reference():
     taken = preference.gradients(started, found)
     assert taken.sides.theirs.view(-1, 2).sum(1).eq(1).all()
     assert taken.sides.ties.tolist() == [pair.tie for pair in found.pairs for _ in range(2)]
+    shown = preference.shown(started, found, taken, None)["pairs"]
+    assert [pair.get("tie", False) for pair in shown] == [pair.tie for pair in found.pairs[:len(shown)]]
     assert preference.step(started, found, taken)["logps/opponent"] == pytest.approx(
         float(taken.sides.logprobs[taken.sides.theirs].mean()))
 

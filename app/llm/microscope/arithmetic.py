@@ -286,7 +286,9 @@ def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
     usual = choices.DIVERGENCE.names[0]  # of another one the loss is not of this margin
     if knobs.get("divergence", usual) == usual:
         loss, *added = choices.chosen(choices.PREFERENCE_LOSS, knobs)
+        notes = ["before its weight, without the losses that are added"] * bool(added)
+        notes += ["of this order; the loss of a tie is the mean of both orders"] * bool(pair.get("tie"))
         line = Line("First loss" if added else "Loss", "ℓ", terms=("loss",), source="preference_loss",
-                    note="before its weight, without the losses that are added" if added else "")
+                    note="; ".join(notes))
         found += words.lines(loss, words.numbers(knobs, margin=margin), None, line) if loss.worked else []
     return found

@@ -204,7 +204,7 @@ def card(kind: str, item: Item, knobs: Mapping[str, Value]) -> dict[str, Any]:
         sides = [{"role": side, **_written(item[side]["text"]), "at": 0} for side in ("chosen", "rejected")]
         margin = item["margin"]
         return {"asked": prompt_view(item), "answer": "", "rows": sides, "mark": "",
-                "facts": "" if margin is None else f"margin {number(margin, 2)}",
+                "facts": "" if margin is None else f"margin {number(margin, 2)}{' · tie' if item.get('tie') else ''}",
                 "sign": 0 if margin is None else (margin > 0) - (margin < 0)}
     if kind == "examples":
         return {"asked": prompt_view(item), "answer": "", "facts": f"loss {number(_loss(item), 3)} nats/token",

@@ -46,6 +46,7 @@ def inside(kind: str, item: cards.Item, place: int, when: str, knobs: Knobs) -> 
         sides = [_side(item[role], role, GIVEN[kind], lambda i, role=role: arithmetic.of_side(item[role], i))
                  for role in ("chosen", "rejected")]
         said = "" if item["margin"] is None else f"margin {number(item['margin'], 3)}"
+        said += " · a tie: both sides have the same reward" if item.get("tie") else ""
         return _shown(sides, _plainly(arithmetic.of_pair(item, knobs)), said)
     if kind == "examples":
         return _shown([_side(item, "", GIVEN[kind], lambda i: arithmetic.of_example(item, i, knobs))], [], "")

@@ -106,7 +106,7 @@ def found(study: Study, rows: Iterable[RunRow]) -> Runs:
     """
     rows = _of_newest_model(study, list(rows)) if _unnamed(study) else rows
     wanted = {_text(study, _template(study, setting)): setting.label for setting in study.settings}
-    scorer = setting_of(scorer_specs(study)[0]) if study.scorers else ""
+    scorer = _text(study, scorer_specs(study)[0]) if study.scorers else ""
     of: dict[str, dict[int, RunRow]] = {setting.label: {} for setting in study.settings}
     scorers: dict[int, RunRow] = {}
     for row in rows:
@@ -194,6 +194,8 @@ def _text(study: Study, spec: RunSpec) -> str:
     """The settings that runs of one arm share, whichever runs they learn from."""
     if _unnamed(study):
         spec = replace(spec, model=_YOURS)
+    if spec.data and Path(spec.data).name == study.data:  # wherever the lab is installed
+        spec = replace(spec, data=study.data)
     named = str(spec.knobs.get(study.scorer_knob) or "")
     shipped = (found := read(named)) is not None and bool(found.sft)  # a teacher that comes with the lab
     if study.scorers and named and not shipped:

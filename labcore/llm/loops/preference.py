@@ -288,5 +288,5 @@ def _shown(pairs: list[Pair], sides: Sides, beta: float) -> dict[str, Any]:
         gained = [each["logprob"] - each["ref_logprob"] if "ref_logprob" in each else each["logprob"] / length
                   for each, length in zip((chosen, rejected), lengths[place], strict=True)]
         rows.append({"prompt": pair.prompt, "chosen": chosen, "rejected": rejected,
-                     "margin": beta * (gained[0] - gained[1])})
+                     "margin": beta * (gained[0] - gained[1]), **({"tie": True} if pair.tie else {})})
     return {"pairs": rows, "beta": beta}

@@ -259,3 +259,11 @@ def test_the_ends_of_a_range_are_not_swapped(low, high):
     knobs = grpo().knobs | {low: knob.high, high: knob.low}
     refused([f"`{low}` {knob.high} is above `{high}` {knob.low}", "swap"], check_together, ALGORITHMS["grpo"], knobs)
     check_together(ALGORITHMS["grpo"], knobs | {high: knob.high})
+
+
+@pytest.mark.parametrize("algorithm, task, why", [
+    ("dpo", "guess", "whose completions have several turns"), ("reward_model", "lookup", "have several turns"),
+    ("prm", "reviews", "whose answers have no steps to score"), ("grpo", "preferences", "which has no verifier")])
+def test_an_algorithm_that_cannot_learn_a_task_says_the_reason(algorithm, task, why):
+    with pytest.raises(LabError, match=f"cannot learn from the task '{task}', .*{why}"):
+        make(algorithm_key=algorithm, task_key=task)
