@@ -125,7 +125,7 @@ def test_a_button_starts_the_twin_in_the_background_and_draws_it(page, lab, monk
 def test_the_effect_is_said_with_its_size_and_without_a_claim(lab, rewards, expected):
     run, history = turned(lab)
     said = ghost.effect(history.moves[-1], feed_of(run.spec, [0.5, 0.5, 0.2]), feed_of(run.spec, rewards), True)
-    assert expected in said and ("One seed" in said) == (len(rewards) == 3)
+    assert expected in said and ("This is one seed" in said) == (len(rewards) == 3)
     assert "β 0.2 instead of 0.04, step 3:" in said or "The grey run, without β 0.04 → 0.2," in said
     assert len(rewards) == 3 or "came after step 2." in said, "where the marker is drawn"
 

@@ -180,7 +180,7 @@ def test_the_sampler_is_compared_with_the_trainer_if_both_were_sent(lab, page, t
     found = scatter.dots(files.newest(run_id, "samples", 99))
     assert [(dot.text, dot.sampler, dot.gap) for dot in found] == [("a", -0.5, 0.0), ("b", -0.25, -0.25)] * 4
     said = words(page("watch", run=run_id, sampler="1"))
-    assert "8 tokens of which the trainer sent both log-probs, mean |difference| 0.12 nats/token" in said
+    assert "8 tokens for which the trainer sent both log-probs: mean |difference| 0.12 nats/token" in said
     alone = watched(lab, tokens=[["a", "b", "c"]] * 4, sampler_logprobs=[[-0.5] * 3] * 4)
     assert not scatter.dots(files.newest(alone, "samples", 99))
 
