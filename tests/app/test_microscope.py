@@ -245,7 +245,7 @@ def test_the_scatter_says_how_far_sampler_and_trainer_are_apart():
     assert [(dot.text, dot.sampler, dot.gap) for dot in found] == [("a", -0.5, 2e-3), ("b", -0.5, -0.02)]
     said = scatter.caption(found, {"groups": [{}] * 8, "batch_groups": 32})
     assert "tokens of 8 of 32 groups (with signal first) before" in said
-    assert "mean |difference| 0.011 nats/token, the largest 0.02." in said
+    assert "mean |difference| 0.011 nats/token, largest 0.02." in said
     assert "widest gap is at 'b' after 'ba='" in said and "groups" not in scatter.caption(found, {"groups": [{}] * 8})
     both = scatter.figure(found)
     assert list(both.data[2].y) == [2e-3, -0.02] and list(both.data[1].y) == [-0.498, -0.52]

@@ -164,11 +164,11 @@ def test_a_fork_grows_from_its_parent_with_the_difference_below(page: Page, serv
     traces = page.evaluate("""() => document.querySelector('.rl-plot').data.map(
         ({ name, yaxis, mode, x, y }) => ({ name, strip: yaxis === 'y2', dot: mode === 'markers', x, y }))""")
     strip, = (trace for trace in traces if trace["strip"])
-    assert strip["x"] == [3, 4, 5, 6] and strip["y"] == pytest.approx([0, 0.05, 0.1, 0.15])
+    assert strip["x"] == [3, 4, 5, 6] and strip["y"] == pytest.approx([0, 5, 10, 15])  # percentage points
     fork, = (trace for trace in traces if not trace["strip"] and not trace["dot"] and trace["name"] == strip["name"])
-    assert (fork["x"][0], fork["y"][0]) == (3, pytest.approx(0.3))
+    assert (fork["x"][0], fork["y"][0]) == (3, pytest.approx(30))
     dot, = (trace for trace in traces if trace["dot"])
-    assert (dot["x"], dot["y"]) == ([3], [pytest.approx(0.3)])
+    assert (dot["x"], dot["y"]) == ([3], [pytest.approx(30)])
 
     store.append(child, Record(7, 700, {"reward": 0.9, "updates": 7.0}), 7.0)  # it still goes: the page follows
     page.wait_for_function("() => document.querySelector('.rl-plot').data.some(trace => trace.x.at(-1) === 7)",

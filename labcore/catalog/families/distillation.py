@@ -72,7 +72,7 @@ CONTEXT = (
     Knob("teacher_context", "Context of the teacher", "nothing", "Text that the teacher reads in addition to the "
          "prompt. nothing: no context. demonstration: the task's answer. success: another, right completion of the "
          "same group. feedback: for a wrong completion the value of its expression, the last answer of the "
-         "environment, or the right answer. success_or_feedback: feedback only if the group has no other right "
+         "environment, or the right answer. Success or feedback: feedback only if the group has no other right "
          "completion. A completion without a context teaches nothing.", choices=TEACHER_CONTEXT.names,
          group="model", advanced=True, aliases="privileged_context reprompt feedback", before="nothing"),
     CONTEXT_TEMPLATE, FEEDBACK_TEMPLATE)
