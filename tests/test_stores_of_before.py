@@ -67,7 +67,7 @@ def attention_of_before(monkeypatch):
     differ in their rounding."""
     monkeypatch.setattr(llama, "VECTOR", 1)
     monkeypatch.setattr(llama, "FEW", 0)
-    monkeypatch.setattr(packed, "places_of", packed.apart)
+    monkeypatch.setattr(packed, "places_of", lambda tokens, extents=None: packed.apart(tokens))
 
 
 @pytest.fixture(scope="module")
