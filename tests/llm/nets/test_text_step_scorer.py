@@ -137,13 +137,13 @@ def test_a_model_of_another_kind_is_refused(kept, tmp_path, changes, words):
 
 
 def test_a_classifier_of_three_labels_is_refused(kept):
-    with pytest.raises(LabError, match="has 3 labels, and one that scores steps has two"):
+    with pytest.raises(LabError, match="has 3 labels, but a model that scores steps has two"):
         load_step_scorer(str(kept("classifier", labels=3)), KNOBS)
 
 
 def test_too_long_an_answer_and_a_conversation_are_said(kept):
     scorer = load_step_scorer(str(kept("classifier")), KNOBS)
-    with pytest.raises(LabError, match="which reads 64: lower `max_new_tokens`"):
+    with pytest.raises(LabError, match="which reads at most 64: lower `max_new_tokens`"):
         scorer.scores(PROBLEMS[:1], [["d" * 100]], "fp32")
     talk = Problem("a", "b", turns=(Turn("system", "s"), Turn("user", "a")))
     with pytest.raises(LabError, match="has no chat template, and the prompts are conversations"):
