@@ -23,7 +23,7 @@ from tests.llm.tools import records, session, spec
 FAMILY = {family.key: family for family in FAMILIES}
 # Knobs of a choice that the step reads, not its function.
 OF_THE_STEP = {"informative": {"resample_rounds"}, "reference_once": {"pair_prompts", "group_size"},
-               **{key: {"teacher", "teacher_context", "context_template"}
+               **{key: {"teacher", "teacher_context", "context_template", "feedback_template"}
                   for key in ("teacher_log_ratio", "teacher_mean_log_ratio")},
                "optimal_value": {"value_beta", "value_samples"}, "tracked_value": {"tracker_half_life"},
                "win_probability": {"mixture_share"},
