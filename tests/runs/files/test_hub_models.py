@@ -182,7 +182,7 @@ def test_what_is_refused_by_its_configuration_is_not_downloaded(hub):
 
 def test_a_disk_without_space_is_said_before_the_download(hub, cache, monkeypatch):
     monkeypatch.setattr(hub_models.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 60_000}))
-    with pytest.raises(LabError, match=r"org/whole needs 102 MB more, and the disk of .* has 60 MB free: free some"):
+    with pytest.raises(LabError, match=r"org/whole needs 102 kB more, and the disk of .* has 60.0 kB free: free some"):
         fetch("org/whole")
     assert not [path for path in hub.asked if "model.saf" in path]
 
