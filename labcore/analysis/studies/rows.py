@@ -271,22 +271,22 @@ def _larger_teacher() -> Study:
 
 def _real_distillation() -> Study:
     lora: dict[str, Value] = {"verifier": "numeric", "lora_rank": 16, "schedule": "constant", "held_out": 0.0}
-    once: dict[str, Value] = {**lora, "learning_rate": 3e-4, "prompts_per_step": 2, "group_size": 8,
+    once: dict[str, Value] = {**lora, "learning_rate": 3e-4, "prompts_per_step": 4, "group_size": 8,
                               "updates_per_batch": 1, "max_new_tokens": 8, "probes": False}
     less = {"Distillation": 1.0, "GRPO": -1.0}
     return Study(
         "real_distillation", "Distillation against RL, real model", "A teacher that grades every token of the policy's "
-        "own samples teaches a pretrained model more than a reward for the whole completion, with at most as many "
-        "sampled tokens.", "Lu and Thinking Machines Lab 2025, On-Policy Distillation",
-        "An instruct model of yours answers the 100 sums of two digits in words of its own. SFT on the answers makes "
-        "the teacher of it. On-policy distillation from this teacher and GRPO start from the model itself: LoRA of "
-        "rank 16 at a learning rate of 3e-4, 2 prompts × 8 completions of at most 8 tokens and one update a step, 6 "
-        "steps.",
+        "own samples teaches a pretrained model more than a reward for the whole completion, with equally many sampled "
+        "tokens.", "Lu and Thinking Machines Lab 2025, On-Policy Distillation",
+        "The 100 sums of two digits, answered by an instruct model of yours. Its teacher is the same model after SFT on "
+        "the answers. On-policy distillation from this teacher and GRPO both start from the model itself: LoRA of rank "
+        "16 at a learning rate of 3e-4, 4 prompts × 8 completions of at most 8 tokens and one update a step, 16 steps.",
         [Setting("Distillation", "opd", once, members=1), Setting("GRPO", "grpo", {**once, "beta": 0.0})],
-        [Contrast("Distillation − GRPO", less, Measure(rows=2), low=0.0),
-         Contrast("Sampled tokens: distillation − GRPO", less, Measure(metric="num_tokens", rows=1), high=0.0),
+        [Contrast("Distillation − GRPO", less, Measure(rows=4), low=0.0),
+         Contrast("Sampled tokens, distillation − GRPO; equal: within 200 of about 3,800", less,
+                  Measure(metric="num_tokens", rows=1), low=-200, high=200, decides=False),
          Contrast("All steps: distillation − GRPO", less, Measure("mean"), low=0.0, decides=False)],
-        task="prompts", steps=6, scorers=1, scorer="sft", scorer_knob=TEACHER, scorer_steps=16, asks_model=True,
+        task="prompts", steps=16, scorers=1, scorer="sft", scorer_knob=TEACHER, scorer_steps=16, asks_model=True,
         scorer_knobs={**lora, "learning_rate": 1e-3, "sequences_per_step": 8, "eval_every": 16, "eval_prompts": 8,
                       "sft_target": 1.0, "max_new_tokens": 8, "probes": False},
         data="sums.jsonl", winner="Distillation")
