@@ -278,7 +278,7 @@ def _real_distillation() -> Study:
         "real_distillation", "Distillation against RL, real model", "A teacher that grades every token of the policy's "
         "own samples teaches a pretrained model more than a reward for the whole completion, with equally many sampled "
         "tokens.", "Lu and Thinking Machines Lab 2025, On-Policy Distillation",
-        "The 100 sums of two digits, answered by an instruct model of yours. Its teacher is the same model after SFT on "
+        "The 100 sums of two digits, answered by an instruct model of yours. Its teacher is that model after SFT on "
         "the answers. On-policy distillation from this teacher and GRPO both start from the model itself: LoRA of rank "
         "16 at a learning rate of 3e-4, 4 prompts × 8 completions of at most 8 tokens and one update a step, 16 steps.",
         [Setting("Distillation", "opd", once, members=1), Setting("GRPO", "grpo", {**once, "beta": 0.0})],
