@@ -109,8 +109,8 @@ def _baseline(chosen: Chosen) -> None:
 
 
 def _look(chosen: Chosen) -> None:
-    place, offered = chosen.place, offered_metrics(chosen)
-    with st.popover(f"Smoothed {place.smooth:g}" if place.smooth else "Charts", icon=":material/tune:",
+    place, offered, smoothing = chosen.place, offered_metrics(chosen), chosen.smoothing()
+    with st.popover(f"Smoothed {smoothing:g}" if smoothing else "Charts", icon=":material/tune:",
                     help="Choose the small charts and the smoothing"):
         usual = small_panels(chosen)
         words = _words(chosen, list(dict.fromkeys([*offered, *usual])))
@@ -118,7 +118,7 @@ def _look(chosen: Chosen) -> None:
         st.multiselect("Small charts", list(words), charts.value, format_func=words.__getitem__, key=charts.key,
                        max_selections=MOST_CHARTS, on_change=moved("charts", charts, tuple),
                        placeholder="Default charts", help="Shown beside the large chart in the view Curves")
-        smooth = widget_state("compare:smooth", place.smooth)
+        smooth = widget_state("compare:smooth", smoothing)
         st.slider("Smoothing", 0.0, SMOOTHEST, smooth.value, 0.01, key=smooth.key,
                   on_change=moved("smooth", smooth),
                   help="Exponential moving average. It never crosses a knob change or a fork. The raw values stay "

@@ -109,7 +109,7 @@ def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
     place, metric, above = chosen.place, chosen.metric_of(key), chosen.above
     counted = judged(chosen).groups  # the runs that the verdict is of: means and differences are over these alone
     base = counted[chosen.groups.index(chosen.baseline)] if chosen.baseline else None
-    look = Look(key, chosen.axis, place.smooth, place.traces and big, BIG if big else SMALL, big)
+    look = Look(key, chosen.axis, chosen.smoothing(key), place.traces and big, BIG if big else SMALL, big)
     lines: Lines = {}
     for number, group in enumerate(chosen.groups):
         of = counted[number]
@@ -124,7 +124,7 @@ def _panel(chosen: Chosen, key: str, big: bool, full: bool) -> dict[str, Any]:
             "help": f"{metric.help} {metric.healthy}".strip().replace('"', "'"),
             "scale": "small rate" if metric.key in panels.SMALL else metric.scale,
             "digits": max(metric.digits, 3), "axis": AXES[chosen.axis], "height": 480 if big else 150, "names": big,
-            "strip": strip_words(chosen, key), "alt": alt(chosen, key, lines), "caption": words(chosen),
+            "strip": strip_words(chosen, key), "alt": alt(chosen, key, lines), "caption": words(chosen, key),
             "order": list(lines), "lines": sent().changed(f"{key} {big}", lines, full), "marks": marks}
 
 
@@ -144,14 +144,14 @@ def alt(chosen: Chosen, key: str, lines: Lines) -> str:
     return f"{metric.label} over {AXES[chosen.axis]}: {', '.join(ends) or 'no values yet'}"
 
 
-def words(chosen: Chosen) -> str:
+def words(chosen: Chosen, key: str = "") -> str:
     """The caption of the lines: their mean, their band and their smoothing."""
     several = any(len(group.traces) > 1 for group in chosen.groups)
     parts = ["Mean over seeds with its 95 % bootstrap band, up to the last step that all of them reached; faint: "
              "single seeds"
              if several else "One line for each run"]
-    if chosen.place.smooth:
-        parts.append(f"smoothed {chosen.place.smooth:g}" + (", bands unsmoothed" if several else ", raw values faint"))
+    if smoothing := chosen.smoothing(key):
+        parts.append(f"smoothed {smoothing:g}" + (", bands unsmoothed" if several else ", raw values faint"))
     if several and any(len(group.traces) < FEWEST for group in chosen.groups):
         parts.append(f"no band for fewer than {FEWEST} seeds")
     if left := basis(chosen):

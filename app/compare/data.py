@@ -79,6 +79,13 @@ class Chosen:
     def above(self) -> Mapping[str, Trace]:
         return curves.parents(self.traces)
 
+    def smoothing(self, key: str = "") -> float:
+        """The smoothing of a metric's lines; of the one looked at without a `key`."""
+        if self.place.smooth is not None:
+            return self.place.smooth
+        kinds = [trace.spec.kind_row for trace in self.traces if trace.spec]
+        return max((kind.smoothing.get(key or self.metric, 0.0) for kind in kinds), default=0.0)
+
     @property
     def active(self) -> bool:
         """Whether one of the runs is going, or will."""

@@ -67,7 +67,7 @@ def _keyed(traces: Sequence[Trace]) -> dict[str, str]:
 
 def plotted(chosen: Chosen) -> bytes:
     """The lines of the big chart, one point a line; `what` says what the number is, `smoothing` how it was smoothed."""
-    look = Look(chosen.metric, chosen.axis, chosen.place.smooth, chosen.place.traces)
+    look = Look(chosen.metric, chosen.axis, chosen.smoothing(), chosen.place.traces)
     return tables.written(["group", "run", "what", "metric", "axis", "x", "value", "smoothing", "title"],
                           _points(chosen, look))
 

@@ -23,6 +23,8 @@ class Place:
     `x` is an axis, or in the view of two metrics a metric; `charts` are the small charts beside the big one. `batch` is
     the affair of the view of that name, `by` what groups are judged by.
 
+    `smooth`: the smoothing of all lines, instead of the usual one of their metric.
+
     `baseline` is a run of the group that the others are measured against; `traces`: each seed is drawn as well.
     """
 
@@ -32,7 +34,7 @@ class Place:
     metric: str = param("", link.one_of(METRICS))
     x: str = param("", link.one_of({**AXES, **METRICS}))
     charts: tuple[str, ...] = param((), link.some_of(METRICS))
-    smooth: float = param(0.0, link.number(0, SMOOTHEST))
+    smooth: float | None = param(None, link.number(0, SMOOTHEST))
     baseline: str = param("")
     traces: bool = param(False, link.switch)
     view: str = param(CURVES, link.one_of(VIEWS))

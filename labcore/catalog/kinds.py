@@ -36,6 +36,7 @@ class Kind:
     `speed_unit` its unit where this kind says it in other words. `on_gpu`: the device auto is a GPU where there is one.
     `pretrained`: its models may be pretrained ones, for which there are other defaults.
     `short`: its runs mostly take seconds and little memory, so that one of them need not wait for a sweep.
+    `smoothing` is the usual smoothing of a metric in comparisons, for values of single episodes, which scatter.
     `elsewhere`: another trainer trains its runs, so the lab cannot start or change them.
     """
 
@@ -62,6 +63,7 @@ class Kind:
     speed_unit: str = ""
     short: bool = False
     pretrained: bool = False
+    smoothing: Mapping[str, float] = field(default_factory=dict)
     elsewhere: bool = False
 
     @property
@@ -89,7 +91,8 @@ _ROWS = (
          loops={"planning": "labcore.classic.tabular.loops:planning",
                 "temporal_difference": "labcore.classic.tabular.loops:learning",
                 "tabular_policy_gradient": "labcore.classic.tabular.loops:learning"},
-         replay="labcore.classic.tabular.player:replay", unwatched={"pace": 0.0}, shared=maze.SHARED),
+         replay="labcore.classic.tabular.player:replay", unwatched={"pace": 0.0}, shared=maze.SHARED,
+         smoothing=dict.fromkeys(("episode_return", "moves_to_goal", "td_error"), 0.95)),
     Kind("cartpole", "CartPole", "labcore.classic.deep.session:DeepSession", cartpole.ALGORITHMS, cartpole.TASKS, "ppo",
          "CartPole-v1", ("network",), "World",
          {"env_steps": "Environment steps", "updates": "Updates", "seconds": "Seconds"}, "env_steps_per_second",

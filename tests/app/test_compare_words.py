@@ -17,6 +17,7 @@ from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import load
 from labcore.analysis.compare.table import compare
 from labcore.catalog.metrics import METRICS
+from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from tests.analysis.compare import tools
 from tests.words import says
@@ -44,6 +45,12 @@ def three():
     names = [tools.stored(store, [level + 0.02 * seed] * 6, seed=seed, algorithm=key)
              for key, level in levels.items() for seed in range(3)]
     return [*names, tools.stored(store, [0.7] * 6, algorithm="reinforce")]
+
+
+def test_single_episodes_of_a_maze_are_smoothed_unless_the_link_says_otherwise(three):
+    maze = [Store().create(make(kind="maze", algorithm_key="q_learning", task_key="corridors"))]
+    assert chosen_of(maze).smoothing("episode_return") == 0.95 and chosen_of(maze).smoothing("start_value/greedy") == 0
+    assert chosen_of(maze, smooth=0.0).smoothing("episode_return") == 0 and chosen_of(three).smoothing() == 0
 
 
 def test_ties_are_called_ties_and_one_seed_is_no_evidence(three):

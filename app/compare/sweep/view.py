@@ -86,14 +86,14 @@ def name_of(grid: Grid, group: Group, look: Look) -> str:
 
 
 def _multiples(chosen: Chosen, grid: Grid, looks: Sequence[Look], kind: str) -> None:
-    look, above = Shown(chosen.metric, chosen.axis, chosen.place.smooth, True, MOST, False), chosen.above
+    look, above = Shown(chosen.metric, chosen.axis, chosen.smoothing(), True, MOST, False), chosen.above
     lines: dict[int, Lines] = {}
     for number, (group, of) in enumerate(zip(chosen.groups, judged(chosen).groups, strict=True)):
         parents = [above[trace.run].axes["step"].size for trace in group.traces if trace.run in above]
         lines[number] = sent().lines((number, look, "small"), (version(group), version(of), parents),
                                      partial(lines_of, group, number, look, above, of))
     metric, axis = chosen.metric_of(), AXES[chosen.axis]
-    smoothed = f", smoothed {chosen.place.smooth:g}" if chosen.place.smooth else ""
+    smoothed = f", smoothed {look.smoothing:g}" if look.smoothing else ""
     caption = f"Mean over seeds with its 95 % bootstrap band; faint: single seeds{smoothed}"
     unit = metric.page_axis.removeprefix(metric.label).removeprefix(", ")
     head(metric.label, " · ".join(filter(None, (unit, common_note(looks), f"{caption.lower()}; shared axes"))))

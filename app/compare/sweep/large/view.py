@@ -197,7 +197,7 @@ def _curves(place: Place, now: Standing, kind: str) -> None:
             st.caption("The curves of the best, the median and the worst setting appear once all runs of a setting "
                        "have ended.")
         return
-    look = Look(now.metric.key, "step", place.smooth, False, POINTS, False)
+    look = Look(now.metric.key, "step", place.smooth or 0.0, False, POINTS, False)
     rows = [[run for run in setting.runs if run.state == "finished"] or [run for run in setting.runs if run.step]
             for setting in chosen.values()]
     traces = iter(reader().traces([run for each in rows for run in each], [now.metric.key]))
