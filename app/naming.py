@@ -16,7 +16,7 @@ from labcore.catalog.knob import shown
 from labcore.catalog.llm.models import MODELS
 from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
-from labcore.catalog.right import in_run
+from labcore.catalog.right import RENAMED, in_run
 from labcore.runs.models import spec_of
 from labcore.runs.presets import preset_of
 from labcore.runs.spec.model_names import BASE, START, name_of_model, parse
@@ -147,5 +147,7 @@ def model_title(name: str, learnt: str = "") -> str:
 
 def metric(key: str, specs: Iterable[RunSpec | None]) -> Metric:
     """A metric as all runs of these specs call it; by its usual name if they differ, or if one has no spec."""
+    if key not in RENAMED:
+        return METRICS[key]
     found = {spec and in_run(key, spec.row, spec.task_row, spec.knobs) for spec in specs} or {None}
     return (found.pop() if len(found) == 1 else None) or METRICS[key]

@@ -284,6 +284,15 @@ def metric_text(metric: Metric, value: float, exact: bool = False) -> str:
     return f"{significant(100 * value)} %" if exact else percent(value)
 
 
+def hover_text(metric: Metric, name: str) -> str:
+    """A value of a metric in Plotly's hover words; the field `name` of the trace has it in the unit of the page.
+
+    >>> hover_text(Metric("kl", "KL", "nats", ""), "y")
+    '%{y:.3~f}'
+    """
+    return f"%{{{name}:.3~g}} %" if metric.share else f"%{{{name}:.3~f}}"
+
+
 def difference_text(metric: Metric, value: float) -> str:
     """A difference of two values of a metric, with its sign.
 

@@ -23,9 +23,11 @@ from labcore.analysis.compare.best import Standing
 from labcore.analysis.compare.frontier import Point
 from labcore.analysis.compare.groups import Group
 from labcore.analysis.compare.statistics import LAST
+from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS, ordered
 from labcore.runs.traces import AXES
 
+Metrics = tuple[Metric, Metric]  # the one that is drawn up, and the one that is drawn across
 COST = "kl"
 SMOOTHING = 0.9  # of the ways: as the rows come, there is nothing to see
 MOST = 200  # points of a way
@@ -108,15 +110,14 @@ PLANE = Plane()
 def payload(chosen: Chosen, reward: str, points: list[Point], full: bool, plane: Plane = PLANE,
             cost: str = COST) -> dict[str, Any]:
     """The data of `compare_chart`: one panel."""
-    metric, other = METRICS[reward], METRICS[cost]
-    lines = lines_of(chosen, reward, points, sent(), plane, cost)
+    up, across = metrics = metrics_of(chosen, reward, cost)
+    lines = lines_of(chosen, metrics, points, sent(), plane)
     scene = "|".join(",".join(trace.run for trace in group.traces) for group in chosen.groups)
-    said = ", ".join(f"{point.label} {theme.number(point.reward, 3)} at {theme.number(point.cost, 4)} {other.unit}"
-                     for point in points)
-    key, title = f"{'plane' if plane.ways else 'front'} {reward} {cost}", title_of(reward, cost)
+    said = ", ".join(f"{point.label} {_at(metrics, point.cost, point.reward)}" for point in points)
+    key, title = f"{'plane' if plane.ways else 'front'} {reward} {cost}", title_of(metrics)
     panel = {"key": key, "title": title, "symbol": "", "unit": "", "bare": not plane.legend,
-             "help": other.label, "scale": "linear", "digits": max(metric.digits, 3), "plane": True,
-             "axis": other.axis, "yTitle": metric.axis, "height": plane.height,
+             "help": across.label, "scale": "linear", "digits": up.digits, "plane": True,
+             "axis": across.page_axis, "yTitle": up.page_axis, "height": plane.height,
              "names": False, "strip": "", "alt": f"{title}: {said or 'no values yet'}", "marks": [],
              "caption": f"{'Thin: paths, smoothed; large' if plane.ways else 'Large'}: means over seeds"
                         f"{'; dotted: the Pareto front' * has_front(points)}",
@@ -127,25 +128,38 @@ def payload(chosen: Chosen, reward: str, points: list[Point], full: bool, plane:
             "legend": plane.legend, "axis": "plane", "groups": groups, "panels": [panel]}
 
 
-def title_of(reward: str, cost: str) -> str:
+def metrics_of(chosen: Chosen, reward: str, cost: str = COST) -> Metrics:
+    """The metrics up and across as the runs call them, with the digits of the plane's words."""
+    return replace(chosen.metric_of(reward), digits=3), replace(chosen.metric_of(cost), digits=4)
+
+
+def title_of(metrics: Metrics) -> str:
     """The title of the plane."""
-    return f"{METRICS[reward].label} against {'KL' if cost == COST else METRICS[cost].inline}"
+    up, across = metrics
+    return f"{up.label} against {'KL' if across.key == COST else across.inline}"
 
 
-def lines_of(chosen: Chosen, reward: str, points: list[Point], kept: Sent, plane: Plane = PLANE,
-             cost: str = COST) -> Lines:
+def _at(metrics: Metrics, cost: float, value: float) -> str:
+    """A point in words: "0.91 at 0.1 nats/token"."""
+    up, across = metrics
+    unit = "" if across.share else f" {across.unit}"
+    return f"{theme.metric_text(up, value, exact=True)} at {theme.metric_text(across, cost, exact=True)}{unit}"
+
+
+def lines_of(chosen: Chosen, metrics: Metrics, points: list[Point], kept: Sent, plane: Plane = PLANE) -> Lines:
     """The ways of the runs, their ends, the groups' means, and the front through these."""
     lines: Lines = {}
+    up, across = metrics
     ended = {point.label: point for point in points}
     for place, group in enumerate(chosen.groups):
         if point := ended.get(group.label):
             why = plane.open.get(group.label, "")
-            lines |= kept.lines((place, reward, cost, plane.ways), (version(group), family_version(chosen, group), why),
-                                partial(_group, group, place, point, (reward, cost), plane.ways, why, chosen.titles))
+            lines |= kept.lines((place, *metrics, plane.ways), (version(group), family_version(chosen, group), why),
+                                partial(_group, group, place, point, metrics, plane.ways, why, chosen.titles))
     if has_front(points):
         front = sorted((point for point in points if point.on_front), key=lambda point: point.cost)
-        x, y = [point.cost for point in front], [point.reward for point in front]
-        lines |= kept.lines(("front", reward, cost), (x, y), lambda: {"front": {"kind": "front", "x": x, "y": y}})
+        x, y = [across.on_page(point.cost) for point in front], [up.on_page(point.reward) for point in front]
+        lines |= kept.lines(("front", *metrics), (x, y), lambda: {"front": {"kind": "front", "x": x, "y": y}})
     return lines
 
 
@@ -170,38 +184,42 @@ def room(lines: Lines, axis: str) -> list[float] | None:
     return [low - (0.02 if from_zero else 0.08) * span, high + 0.08 * span]
 
 
-def _group(group: Group, place: int, point: Point, metrics: tuple[str, str], ways: bool, why: str,
+def _group(group: Group, place: int, point: Point, metrics: Metrics, ways: bool, why: str,
            titles: Mapping[str, str]) -> Lines:
     lines: Lines = {}
+    up, across = metrics
     for trace in group.traces if ways else ():
-        x, y = frontier.path(trace, *metrics, SMOOTHING, MOST)
+        x, y = frontier.path(trace, up.key, across.key, SMOOTHING, MOST)
         if x.size:  # smoothing lags behind: the way is led on to where the run ended
             cost, value = next(end[1:] for end in point.runs if end[0] == trace.run)
-            lines[f"{place}:path:{trace.run}"] = {"kind": "path", "group": place, "x": digits(np.append(x, cost)),
-                                                  "y": digits(np.append(y, value))}
+            lines[f"{place}:path:{trace.run}"] = {
+                "kind": "path", "group": place, "x": digits(across.on_page(1) * np.append(x, cost)),
+                "y": digits(up.on_page(1) * np.append(y, value))}
 
     def words(name: str, cost: float, value: float) -> str:
-        return f"{html.escape(name)}: {theme.number(value, 3)} at {theme.number(cost, 4)} {METRICS[metrics[1]].unit}"
+        return f"{html.escape(name)}: {_at(metrics, cost, value)}"
 
     seeds = () if why and len(point.runs) == 1 else point.runs  # a single one would fill the open marker
-    lines[f"{place}:ends"] = {"kind": "ends", "group": place, "x": [cost for _, cost, _ in seeds],
-                              "y": [value for _, _, value in seeds],
+    lines[f"{place}:ends"] = {"kind": "ends", "group": place, "x": [across.on_page(cost) for _, cost, _ in seeds],
+                              "y": [up.on_page(value) for _, _, value in seeds],
                               "text": [words(titles.get(run, run), cost, value) for run, cost, value in seeds]}
     count = wording.seeds(len(point.runs))
     mean = words(f"mean of {count}", point.cost, point.reward)
-    lines[f"{place}:centre"] = {"kind": "centre", "group": place, "x": [point.cost], "y": [point.reward],
-                                "hollow": bool(why), "text": [mean + wording.not_finished(why)]}
+    lines[f"{place}:centre"] = {"kind": "centre", "group": place, "x": [across.on_page(point.cost)],
+                                "y": [up.on_page(point.reward)], "hollow": bool(why),
+                                "text": [mean + wording.not_finished(why)]}
     return lines
 
 
 def listed(chosen: Chosen, reward: str, cost: str, points: list[Point]) -> str:
     """The groups' means as a table, as HTML: the lowest of `cost` first."""
-    looks = {look["label"]: look for look in look_of(chosen)}
+    looks, (up, across) = {look["label"]: look for look in look_of(chosen)}, metrics_of(chosen, reward, cost)
     body = "".join(
         f"<tr><th>{wording.dot(looks[point.label])}{html.escape(looks[point.label]['short'])}"
         f"{'<small class=rl-under>Pareto-optimal</small>' if point.on_front else ''}</th>"
-        f"<td>{theme.number(point.reward, 3)}</td><td>{theme.number(point.cost, 4)}</td></tr>"
+        f"<td>{theme.metric_text(up, point.reward, exact=True)}</td>"
+        f"<td>{theme.metric_text(across, point.cost, exact=True)}</td></tr>"
         for point in sorted(points, key=lambda point: point.cost))
     return (f'<div class="rl-scroll"><table class="rl-table rl-results"><thead><tr><th>Group</th>'
-            f"<th>{html.escape(METRICS[reward].label)}</th><th>{html.escape(METRICS[cost].axis)}</th></tr></thead>"
+            f"<th>{html.escape(up.label)}</th><th>{html.escape(across.page_axis)}</th></tr></thead>"
             f"<tbody>{body}</tbody></table></div>")

@@ -16,6 +16,7 @@ from app.lab import errors_shown, in_words, lab
 from app.status import bar, counts, duration
 from app.studies import picture
 from app.tokens import literal
+from app.widget_state import widget_state
 from labcore.analysis.estimate import FEWEST, MOST, POWER
 from labcore.analysis.studies import plan, recorded, verdict
 from labcore.analysis.studies.plan import Runs
@@ -31,7 +32,7 @@ from labcore.runs.store.rows import ACTIVE, RESUMABLE, RunRow
 
 EVERY = 2.0  # seconds between two looks, while runs go
 MORE = 3  # seeds that are added at once
-KNOWN, MODEL = "studies:known", "studies:model"
+KNOWN = "studies:known"
 
 
 def show(study: Study, named: Callable[[str], None]) -> None:
@@ -42,8 +43,9 @@ def show(study: Study, named: Callable[[str], None]) -> None:
             f"<br>Tested here: {html.escape(study.setting)} Model: {html.escape(study.on)}. {len(study.seeds)} seeds."
             "</small></div>")
     if study.asks_model:
-        st.text_input("Model", study.model, key=MODEL, placeholder="Hugging Face folder, hub id or run",
-                      on_change=lambda: named(st.session_state[MODEL]), width=420, help="The pretrained model that all "
+        shown = widget_state("studies:model", study.model)
+        st.text_input("Model", shown.value, key=shown.key, placeholder="Hugging Face folder, hub id or run",
+                      on_change=lambda: named(shown.taken()), width=420, help="The pretrained model that all "
                       "runs of this study start from: a Hugging Face folder, a hub id, or an earlier run on one.")
     runs = _runs(study)
     st.session_state["studies:new"] = runs

@@ -37,6 +37,7 @@ FEW = 12  # charts of the trainer's own metrics that are shown among the others
 GHOST = "#98A1AB", "#77828D"  # of a run behind the curves, on the light and on the dark ground
 HEIGHTS = 230, 150  # of a large and of a small chart, in pixels
 GOLD = "reward/gold"  # logged where the reward is that of a proxy
+OF_REWARD = ("reward", "reward_std", "exact/reward")  # in the unit of the reward
 REPEATS = ("exact_match", "reward/shaped", "reward/verifier")  # what may be the reward under another name
 
 
@@ -241,7 +242,7 @@ def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
         return exact
     if metric.key == "reward" and any(GOLD in feed.logged for feed in feeds):
         return replace(metric, label="Proxy reward", short="proxy")
-    if metric.key not in ("reward", "reward_std") or any("exact_match" not in feed.logged - feed.own for feed in feeds):
+    if metric.key not in OF_REWARD or any("exact_match" not in feed.logged - feed.own for feed in feeds):
         return metric
     beside = metric.key == "reward" and any("held_out/accuracy" in feed.logged for feed in feeds)
     return replace(share_of(exact, metric), short="training" if beside else metric.short)
@@ -268,8 +269,15 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
              for key in keys}
     shown = [(PANELS[key], names or _of_kind(PANELS[key], spec.kind)) for key, names in drawn.items()
              if names or not ((ended or spec.kind_row.elsewhere) and begun)]
-    return [_panel(panel, [_named(METRICS[name], feeds) for name in names], place < LARGE)
+    return [_panel(panel, _in_one_unit([_named(METRICS[name], feeds) for name in names], begun), place < LARGE)
             | {"called": _called(names, feeds[0])} for place, (panel, names) in enumerate(shown)]
+
+
+def _in_one_unit(metrics: list[Metric], begun: bool) -> list[Metric]:
+    """The metrics of a chart; of a run that has `begun`, shares beside other numbers are not in percent."""
+    if not begun or all(metric.share for metric in metrics):
+        return metrics
+    return [replace(metric, scale="linear") if metric.share else metric for metric in metrics]
 
 
 def _called(names: Iterable[str], feed: Feed) -> str:

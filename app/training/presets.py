@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from dataclasses import replace
 from urllib.parse import quote
 
 import streamlit as st
@@ -15,12 +16,14 @@ import streamlit as st
 from app import link, session
 from app.lab import errors_shown, lab
 from app.session import PRESET, Draft
-from app.theme import FAMILY, NEGATIVE, ground, number
+from app.theme import FAMILY, NEGATIVE, ground, metric_text
 from app.tokens import literal
 from labcore.catalog import kinds
+from labcore.catalog.metric import Metric
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import PANELS
 from labcore.catalog.presets import PRESETS, Preset, of_kind, recorded
+from labcore.catalog.right import in_run
 from labcore.errors import LabError
 from labcore.runs.files.paths import read_only
 from labcore.runs.presets import preset_of, spec_of
@@ -84,17 +87,23 @@ def _of_both(preset: Preset) -> str:
     said = [preset.change + "."]
     if preset.key in recorded():
         curves = recorded()[preset.key].curves
-        said.append("Recorded: " + "; ".join(_ends(metric, curves[metric]) for metric in preset.drawn) + ".")
+        said.append("Recorded: " + "; ".join(_ends(_metric(preset, key), curves[key]) for key in preset.drawn) + ".")
     if preset.beside:
         said.append(f"Grey line: {METRICS[preset.drawn[0]].inline} of {PRESETS[preset.beside].label}.")
     return literal(" ".join(said))
 
 
-def _ends(metric: str, values: Sequence[float]) -> str:
-    """A recorded metric with its first and last value: "reward 0.46 → 0.86"; a flat one: "reward always 0.00"."""
+def _metric(preset: Preset, key: str) -> Metric:
+    """A metric as the run of a preset calls it, with few digits."""
+    spec = spec_of(preset)
+    return replace(in_run(key, spec.row, spec.task_row, spec.knobs), digits=2)
+
+
+def _ends(metric: Metric, values: Sequence[float]) -> str:
+    """A recorded metric with its first and last value: "exact match 46 % → 86 %"; a flat one: "KL always 0.00"."""
     if min(values) == max(values):
-        return f"{METRICS[metric].inline} always {number(values[0], 2)}"
-    return f"{METRICS[metric].inline} {number(values[0], 2)} → {number(values[-1], 2)}"
+        return f"{metric.inline} always {metric_text(metric, values[0])}"
+    return f"{metric.inline} {metric_text(metric, values[0])} → {metric_text(metric, values[-1])}"
 
 
 @errors_shown()
@@ -191,8 +200,9 @@ def picture(preset: Preset) -> str:
                     '"non-scaling-stroke"/>' for values, colour in lines)
     svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" '
            f'fill="none" stroke-width="1.75" stroke-linejoin="round">{drawn}</svg>')
-    label = (f"{METRICS[first].label} of a recorded run: {curves[first][0]:g} at the start, "
-             f"{curves[first][-1]:g} at the end")
+    metric = _metric(preset, first)
+    label = (f"{metric.label} of a recorded run: {metric_text(metric, curves[first][0])} at the start, "
+             f"{metric_text(metric, curves[first][-1])} at the end")
     # An element svg would be taken out of the page's HTML; an image of one is not.
     return f'<img alt="{html.escape(label)}" src="data:image/svg+xml,{quote(svg)}">'
 

@@ -119,6 +119,6 @@ def numbers(feed: Feed) -> list[dict[str, Any]]:
         first = feed.value(metric.key, first=True) if compared and metric.about == "training" else None
         found.append({"key": metric.key, "label": metric.label, "digits": metric.digits, "share": metric.share,
                       "unit": metric.unit if "/" in metric.unit else "",
-                      "help": f"{metric.help} Unit: {metric.unit}." if metric.unit else metric.help,
+                      "help": f"{metric.help} Unit: {metric.page_unit}." if metric.unit else metric.help,
                       "first": None if first is None else rounded(first)})
     return found

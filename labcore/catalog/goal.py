@@ -65,7 +65,7 @@ def reward_words(knobs: Mapping[str, Value]) -> str:
     """
     source = str(knobs.get("reward_source"))
     said = REWARD[source].words if source in REWARD.names else ""
-    return said.format(**{"sum": _sum(knobs), **{key: shown(value) for key, value in knobs.items()}})
+    return said and said.format(**{"sum": _sum(knobs), **{key: shown(value) for key, value in knobs.items()}})
 
 
 def _sum(knobs: Mapping[str, Value]) -> str:

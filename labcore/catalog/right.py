@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.goal import reward_words
@@ -15,6 +16,7 @@ from labcore.catalog.task import Task
 _CHECKS = {"exact": "Exact match", "numeric": "Correct number", "math": "Equal as mathematics",
            "choice": "Correct choice", "regex": "Matches the pattern", "contains": "Contains the answer",
            "length": "Length in range", "format": "Matches the template", "json": "Correct JSON"}
+RENAMED = ("reward", "exact_match")  # the metrics that runs of some settings call otherwise
 
 
 def right(task: Task, knobs: Mapping[str, Value]) -> str:
@@ -35,9 +37,15 @@ def check(task: Task, knobs: Mapping[str, Value]) -> str:
 
 def named(key: str, check: str) -> Metric:
     """A metric of right completions under the name of their `check`; any other metric as it is."""
-    return replace(METRICS[key], label=check) if key == "exact_match" and check else METRICS[key]
+    return _right_completions(check) if key == "exact_match" and check else METRICS[key]
 
 
+@cache  # lists ask for thousands of runs
+def _right_completions(check: str) -> Metric:
+    return replace(METRICS["exact_match"], label=check)
+
+
+@cache
 def share_of(exact: Metric, metric: Metric) -> Metric:
     """The reward, or its spread, of a run whose reward is the share of right completions: named after their check."""
     label = f"{metric.label} ({exact.inline})" if metric.key == "reward" else metric.label
@@ -47,6 +55,8 @@ def share_of(exact: Metric, metric: Metric) -> Metric:
 def in_run(key: str, row: Algorithm, task: Task, knobs: Mapping[str, Value]) -> Metric:
     """A metric as a run of these settings calls it: the mean reward is the share of right completions if the task's
     verifier gives all rewards, and no partial ones."""
+    if key not in RENAMED:
+        return METRICS[key]
     exact = named("exact_match", right(task, knobs))
     verified = "reward_source" in knobs and not reward_words(knobs) and task.all_or_nothing(knobs)
     if key == "reward" and verified and exact.key in row.charts(task):

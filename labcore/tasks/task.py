@@ -203,7 +203,7 @@ def privileged(problem: Problem) -> str:
 def feedback_on(task: object, problem: Problem, completion: str) -> str:
     """What a task says of a completion that is not right: its row's own words, else those of its checker, else the
     right answer; "" where it has nothing to say."""
-    if isinstance(task, FeedbackTask) and PRIVILEGED not in problem.columns:
+    if isinstance(task, FeedbackTask) and not problem.columns.get(PRIVILEGED):
         return task.feedback(problem, completion)
     return privileged(problem)
 

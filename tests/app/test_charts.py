@@ -80,6 +80,19 @@ def test_a_reward_that_is_the_exact_match_is_shown_once_and_says_so():
     assert "exact_match" in drawn(feed({"exact_match": 0.5}, algorithm="dpo"))  # there it is all there is
 
 
+def test_the_unit_of_a_chart_its_number_and_its_axis_are_of_one_kind():
+    same = {"reward": 0.5, "exact_match": 0.5}
+    for found, scale, unit in (
+            (feed(same, same), "rate", "% of completions"), (feed(same, {**same, "reward/steps": 3.0}), "linear",
+                                                             "share of completions")):
+        panel = drawn(found)["reward"]
+        assert (panel["scale"], panel["unit"]) == (scale, unit)
+        assert [metric["share"] for metric in panel["metrics"]] == [scale == "rate"] * len(panel["metrics"])
+    exact = Feed(make(kind="exact", algorithm_key="grpo", task_key="one_winner", steps=10))
+    exact.take([Step(1, 10, 0, 1.0, {**same, "reward_std": 0.5, "exact/reward": 0.4})], [])
+    assert drawn(exact)["reward"]["scale"] == "rate", "the exact mean of a share is a share"
+
+
 HELD_OUT = {"held_out/accuracy": 0.4, "held_out/greedy": 0.45, "held_out/reward": 0.4, "held_out/mean_length": 5.0,
             "held_out/pass@2": 0.5, "held_out/rows": 32}
 

@@ -247,14 +247,17 @@ def test_the_plane_is_offered_where_there_is_a_reference(page, lab, pair):
     panel, = charts(test)["main"]["panels"]
     assert "Two metrics" in views(test)
     assert panel["plane"] and panel["axis"] == "KL to the reference, nats/token"
-    assert panel["lines"]["0:centre"]["y"] == [pytest.approx(0.91)]
+    assert panel["lines"]["0:centre"]["y"] == [pytest.approx(91)] and "91.0 %" in html(test)
+    assert panel["yTitle"] == "Reward (exact match), % of completions" and "GRPO 91.0 % at 0.1" in panel["alt"]
+    assert max(panel["lines"]["0:path:" + pair[0]]["y"]) > 1 and "91.0 % at" in panel["lines"]["0:centre"]["text"][0]
     assert sorted(panel["lines"]["1:ends"]["x"]) == pytest.approx([0.1, 0.11, 0.12])
     assert "front" not in panel["lines"] and "Pareto-optimal" in html(test)  # GRPO alone is on it: no line
     assert "dotted" not in panel["caption"] + " ".join(each.value for each in test.caption)
     assert panel["range"]["x"] == pytest.approx([-0.02 * 0.12, 1.08 * 0.12])  # the costliest run ends at 0.12
     plain = tools.stored(lab.store, [0.5] * 3)
     panel, = charts(page("compare", runs=plain, view="plane"))["main"]["panels"]
-    assert panel["plane"] and panel["yTitle"] == "Reward" and "KL" not in panel["title"], "without a KL: the first two"
+    assert panel["plane"] and panel["yTitle"].startswith("Reward (exact"), "without a KL: the first two"
+    assert "KL" not in panel["title"]
 
 
 def test_any_metric_can_be_drawn_along_any_axis_or_against_any_other(page, lab, pair):
@@ -265,7 +268,8 @@ def test_any_metric_can_be_drawn_along_any_axis_or_against_any_other(page, lab, 
     across.set_value("memory")
     test = ran(test)
     panel, = charts(test)["main"]["panels"]
-    assert (panel["yTitle"], panel["axis"]) == ("Reward", "Memory, MB") and link(test)["x"] == "memory"
+    assert (panel["yTitle"], panel["axis"]) == (
+        "Reward (exact match), % of completions", "Memory, MB") and link(test)["x"] == "memory"
     assert "to the left is better" in " ".join(each.value for each in test.caption), "less memory is"
     box(test, "Metric").set_value("updates")
     test = ran(test)

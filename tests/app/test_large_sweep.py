@@ -30,6 +30,7 @@ from tests.queries import counted
 from tests.words import says
 
 STEPS = 6
+REWARD = "Reward (exact match)"
 SMALL = {"learning_rate": [1e-4, 1e-3, 1e-2], "beta": [0.0, 0.05, 0.2]}
 
 
@@ -96,29 +97,30 @@ def test_it_asks_as_often_for_many_runs_as_for_few_and_sends_little_more(page, l
 def test_it_says_who_wins_which_knob_matters_and_by_how_much(page, done_sweep):
     test = page("compare", sweep=done_sweep)
     assert "Of 9 settings the best is β 0.05 · η 0.001 (" in (said := told(test)) and ", 8 seeds)." in said
-    assert "Reward by knob" in drawn(test) and len(drawn(test)) == 3
+    assert f"{REWARD} by knob" in drawn(test) and len(drawn(test)) == 3
     assert [sum(says(title, *facts) for title in drawn(test)) for facts in (
         ("Reward", "η", "β"), ("Reward", "best", "median", "worst"))] == [1, 1]
-    first, second = drawn(test)["Reward by knob"]["layout"]["annotations"]
+    first, second = drawn(test)[f"{REWARD} by knob"]["layout"]["annotations"]
     shares = [int(re.search(r"(\d+) % of the variance", each["text"])[1]) for each in (first, second)]
     assert "Learning rate" in first["text"] and shares[0] > shares[1]
     assert "Shares are estimates (ω²); seeds of one setting make" in said
-    [heat] = drawn(test)["Reward by Learning rate η and KL coefficient β"]["data"]
-    assert max(value for line in heat["z"] for value in line) == heat["z"][1][1]
-    curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
+    [heat] = drawn(test)[f"{REWARD} by Learning rate η and KL coefficient β"]["data"]
+    assert 1 < max(value for line in heat["z"] for value in line) == heat["z"][1][1] <= 100
+    assert heat["hovertemplate"].endswith("%{z:.3~g} %<extra></extra>")
+    curves = drawn(test)[f"{REWARD}: the best, the median and the worst setting"]["data"]
     assert len([each for each in curves if each.get("fill")]) == 3
     named = [each["name"].partition(":")[0] for each in curves if each.get("showlegend")]
     assert named == ["Best", "Median", "Worst"]
     rows = table(test)
     assert [row[0] for row in rows] == [str(place) for place in range(1, 10)] and rows[0][2:4] == ["0.05", "0.001"]
-    assert "8 finished" in rows[0][4] and re.match(r"0\.\d+ \[0\.\d+, 0\.\d+\]", rows[0][1])
+    assert "8 finished" in rows[0][4] and re.match(r"\d\d\.\d % \[\d\d\.\d %, \d\d\.\d %\]", rows[0][1])
 
 
 def test_one_seed_has_no_band_and_is_no_evidence(page, lab):
     test = page("compare", sweep=done(lab, axes={"beta": [place / 400 for place in range(70)]}, seeds=1))
     assert "not enough to rank" in (said := told(test)) and "bootstrap" not in said
     assert "seeds of one setting" not in said and "[" not in table(test)[0][1]
-    curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
+    curves = drawn(test)[f"{REWARD}: the best, the median and the worst setting"]["data"]
     assert not [each for each in curves if each.get("fill")]
     assert "Together" not in said, "there is one knob"
     [pager] = test.get("pagination")
@@ -144,8 +146,8 @@ def test_what_was_stopped_early_is_marked_and_has_no_rank(page, lab, monkeypatch
     rows = table(test)
     assert {row[0] for row in rows} == {"–"} and "of the 4 that finished" in rows[0][1] and "[" not in rows[0][1]
     assert "stopped early" in rows[0][4]
-    assert "Reward at step 2, before any run is stopped early" in said
-    assert all(len(effect["x"]) for effect in drawn(test)["Reward by knob"]["data"])
+    assert f"{REWARD} at step 2, before any run is stopped early" in said
+    assert all(len(effect["x"]) for effect in drawn(test)[f"{REWARD} by knob"]["data"])
 
 
 def test_where_only_better_runs_of_a_setting_finished_its_curve_has_no_band(page, lab, monkeypatch):
@@ -157,7 +159,7 @@ def test_where_only_better_runs_of_a_setting_finished_its_curve_has_no_band(page
                 "why": "Stopped early at step 2: its reward 0.1 is not the best of 2 runs.", "early": True})
     StandIn(lab.store, sweep_id, 16).work()
     test = page("compare", sweep=sweep_id)
-    curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
+    curves = drawn(test)[f"{REWARD}: the best, the median and the worst setting"]["data"]
     whole = {each["name"] for each in curves if each.get("fill")}
     named = [each["name"] for each in curves if each.get("showlegend")]
     assert whole and whole == {each for each in named if "finished)" not in each} and len(whole) < 3
@@ -178,7 +180,7 @@ def test_while_it_goes_the_worst_is_none_that_has_just_started(page, lab):
             if beta in done_by:
                 lab.store.set_state(run.id, "finished")
     test = page("compare", sweep=sweep_id)
-    curves = drawn(test)["Reward: the best, the median and the worst setting"]["data"]
+    curves = drawn(test)[f"{REWARD}: the best, the median and the worst setting"]["data"]
     assert [each["name"] for each in curves if each.get("showlegend")] == ["Best: β 0.05 · η 0.001",
                                                                            "Worst: β 0 · η 0.001"]
     assert "the 2 settings whose runs have all ended" in told(test)

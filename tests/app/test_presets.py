@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 from app.training import presets
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.presets import PRESETS, of_kind
+from labcore.catalog.right import in_run
 from labcore.runs.presets import spec_of
 from tests.app.seeding import html, link, ran
 
@@ -91,9 +92,12 @@ def test_a_card_names_every_line_of_its_picture(page, kind):
     for preset in presets.leads(of_kind(kind)):
         card = next(each.proto.body for each in test.get("html") if f">{preset.label}</b>" in each.proto.body)
         tooltip = test.button(key=f"preset:{preset.key}").help
-        for metric in preset.drawn:
-            name = METRICS[metric].inline
-            assert f"</i>{html_of(name)}</span>" in card and re.search(rf"{name} (always \S+|\S+ → \S+)[;.]", tooltip)
+        spec = spec_of(preset)
+        for key in preset.drawn:
+            assert f"</i>{html_of(METRICS[key].inline)}</span>" in card
+            metric = in_run(key, spec.row, spec.task_row, spec.knobs)
+            number = r"[<>]?[\d.]+ %" if metric.share else r"[^\s%]+"
+            assert re.search(rf"{re.escape(metric.inline)} (always {number}|{number} → {number})[;.]", tooltip)
         assert ("Grey line: " in tooltip) == bool(preset.beside)
 
 

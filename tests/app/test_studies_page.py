@@ -9,7 +9,7 @@ from labcore.analysis.studies import plan, recorded, verdict
 from labcore.analysis.studies.rows import STUDIES
 from labcore.analysis.studies.study import Contrast
 from labcore.runs.spec.session import Record
-from tests.app.seeding import html
+from tests.app.seeding import html, link
 
 
 def finished(store, study, level=lambda setting, seed: 0.5) -> None:
@@ -91,6 +91,16 @@ def test_what_needs_reward_models_trains_them_first(page, asked):
     asked.reply = lambda spec: {"paces": [None] * len(spec["specs"])}
     labels = [button.label for button in page("studies", study="over_optimisation").button]
     assert "Train the 5 reward models first" in labels
+
+
+def test_the_box_of_a_study_on_your_own_model_has_the_model_of_the_link(page):
+    test = page("studies", study="real_distillation", model="some/model")
+    assert test.text_input[0].value == "some/model"
+    test.query_params["model"] = "other/model"  # as the browser's back button has it
+    test.run()
+    assert test.text_input[0].value == "other/model" and "other/model" in html(test)
+    test.text_input[0].set_value("third/model").run()
+    assert link(test)["model"] == "third/model" and test.text_input[0].value == "third/model"
 
 
 def test_an_unknown_study_is_refused_in_a_sentence(page):

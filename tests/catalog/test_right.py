@@ -56,6 +56,9 @@ def test_only_rewards_that_are_all_or_nothing_are_shown_as_the_share_of_right_co
         assert all(score.reward == score.exact for score in scores), f"{key} {chosen}"
     assert not in_run("reward", algorithm, row, {**defaults, "reward_source": "reward_model"}).share
     assert not in_run("reward", algorithm, row, defaults).share, "of another trainer"
+    verified = {**defaults, "reward_source": "verifier"}
+    for metric in ("reward", "exact_match", "kl"):  # lists and Compare ask for each of thousands of runs
+        assert in_run(metric, algorithm, row, verified) is in_run(metric, algorithm, row, dict(verified))
 
 
 @pytest.mark.parametrize("key", ["prompts", "text"])

@@ -80,6 +80,7 @@ def test_feedback_is_the_rows_own_words_else_the_checkers_else_the_answer():
     countdown = Countdown({"numbers": 3})
     assert feedback_on(countdown, problem, "2*7-3") == "2*7-3=11" and not feedback_on(countdown, problem, "2**")
     assert feedback_on(countdown, replace(problem, columns={"privileged_context": "try 2*3"}), "2*7-3") == "try 2*3"
+    assert feedback_on(countdown, replace(problem, columns={"privileged_context": ""}), "2*7-3") == "2*7-3=11"
     assert feedback_on(object(), problem, "no") == "2*3+7"
     guess = Guess({"largest": 7, "max_turns": 3, "turn_tokens": 3, "observation_length": 9})
     assert feedback_on(guess, problem, Episode([Move("4", "higher", 0.0), Move("5", "lower", 0.0)], False)) == "lower"

@@ -177,7 +177,7 @@ def _trace(line: Line, metric: Metric, colour: str, name: str) -> dict[str, Any]
         return base | {"x": x, "y": line["y"], "opacity": 0.3, "line": {"color": colour, "width": 1}}
     return base | {"x": x, "y": line["y"], "mode": "lines+markers" if len(x) == 1 else "lines", "hoverinfo": "all",
                    "customdata": [*map(metric.on_page, line["y"])],
-                   "hovertemplate": f"%{{customdata:.3~{'g} %' if metric.share else 'f}'}<extra>{name}</extra>",
+                   "hovertemplate": f"{theme.hover_text(metric, 'customdata')}<extra>{name}</extra>",
                    "line": {"color": colour, "width": 1.9}}
 
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import streamlit as st
 
-from app import theme
+from app import naming, theme
 from app.compare.place import Place, go
 from app.compare.sweep.large.standing import ends, head, name, value_words
 from app.components.parallel_chart import parallel_chart
 from app.scale import around
 from labcore.analysis.compare.ranking import LARGE, Axis, Standing, Values
 from labcore.catalog.metric import Metric
-from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import RunRow
 from labcore.runs.titles import title
 
@@ -94,7 +93,8 @@ def drawn(now: Standing, runs: Sequence[RunRow],
           results: Mapping[str, Values]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(axes, lines) for the browser: the knobs, the further results, and the metric, which colours the lines."""
     columns = [*(_knob(axis, runs) for axis in now.axes),
-               *(_result(TIME, column, runs) if key == "seconds" else _measured(METRICS[key], column, runs)
+               *(_result(TIME, column, runs) if key == "seconds" else
+                 _measured(naming.metric(key, [run.spec for run in runs]), column, runs)
                  for key, column in results.items()),
                _measured(now.metric, now.values, runs)]
     ranks = columns[-1].places if now.metric.better != "lower" else [1 - place for place in columns[-1].places]

@@ -14,7 +14,7 @@ from app.compare.curves import resync, sent, version
 from app.compare.data import Chosen, judged, look_of, source_of
 from app.compare.lines import Lines, lines_of
 from app.compare.lines import Look as Shown
-from app.compare.plane import COST, Plane, earned, has_front, payload, title_of
+from app.compare.plane import COST, Plane, earned, has_front, metrics_of, payload, title_of
 from app.compare.sweep import figures, parallel
 from app.compare.sweep.grid import Grid, Look, common_note, grid_of, multiples, words
 from app.compare.sweep.large.standing import head, standing
@@ -28,7 +28,6 @@ from labcore.analysis.compare.frontier import Point
 from labcore.analysis.compare.groups import Group
 from labcore.catalog.amounts import percent
 from labcore.catalog.metric import Metric
-from labcore.catalog.metrics import METRICS
 from labcore.runs.store.rows import RunRow
 from labcore.runs.sweep import Sweep
 from labcore.runs.titles import title
@@ -121,8 +120,8 @@ def _values(chosen: Chosen, grid: Grid, looks: Sequence[Look], stand: Standing, 
 
 def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow: figures.Hollow, at: str,
            full: bool) -> None:
-    reward = METRICS[earned(chosen)]
-    title, caption = title_of(reward.key, COST), at
+    reward = earned(chosen)
+    title, caption = title_of(metrics_of(chosen, reward)), at
     if has_front(points):
         caption += "; dotted: the Pareto front"
     if any(point.label in hollow for point in points):
@@ -130,7 +129,7 @@ def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow
     head(title, caption)
     if len(points) > LABELLED:
         names = {point.label: names[point.label] if point.on_front else "" for point in points}
-    compare_chart(payload(chosen, reward.key, points, full, Plane(False, False, 300, names, hollow)), "sweep_front",
+    compare_chart(payload(chosen, reward, points, full, Plane(False, False, 300, names, hollow)), "sweep_front",
                   on_resync=resync)
 
 

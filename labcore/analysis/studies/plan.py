@@ -10,7 +10,7 @@ from labcore.analysis.studies.study import Setting, Study
 from labcore.analysis.studies.verdict import Need
 from labcore.errors import LabError
 from labcore.runs import sweep
-from labcore.runs.spec.model_names import read
+from labcore.runs.spec.model_names import model_of_name, read
 from labcore.runs.spec.run_spec import RunSpec, make
 from labcore.runs.store.rows import ACTIVE, STUDIES, RunRow
 from labcore.runs.store.store import Store
@@ -71,8 +71,8 @@ def of_model(study: Study, model: str) -> Study:
 
 
 def _model(study: Study) -> str | None:
-    """The model of a study's runs; None: the usual one."""
-    return (study.model or _YOURS) if study.asks_model else None
+    """The model of a study's runs, of an earlier run its folder; None: the usual one."""
+    return (model_of_name(study.model) if study.model else _YOURS) if study.asks_model else None
 
 
 def _data(study: Study) -> str | None:

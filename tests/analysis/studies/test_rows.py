@@ -116,6 +116,14 @@ def test_a_study_asks_for_a_model_and_finds_its_runs_on_it(store, tmp_path, monk
     assert len(plan.found(plan.of_model(study, str(tmp_path / "one")), store.sweep_runs()[::-1]).all) == 2
 
 
+def test_the_model_of_a_study_may_be_an_earlier_run(store):
+    folder = run_folder("mine") / "checkpoints" / "step-000003" / "policy"
+    write_text(folder / "config.json", json.dumps({"model_type": "gpt2", "n_embd": 8}))
+    named = plan.of_model(STUDIES["real_distillation"], "mine@3")
+    first, = plan.missing(named, plan.found(named, []))
+    assert first.model == str(folder) and "mine@3" in named.on
+
+
 def test_reward_models_come_first_and_their_names_do_not_matter(store, monkeypatch):
     study = STUDIES["over_optimisation"]
     scorers = plan.missing(study, plan.found(study, []))

@@ -58,7 +58,7 @@ def knobs(found: Sequence[Effect], points: Sequence[Point], axes: Sequence[Axis]
             ends | {"mode": "lines+markers", "line": {"color": colour, "width": 2}, "marker": {"size": 8},
                     "x": [at[value] for value in effect.means], "y": [*map(metric.on_page, effect.means.values())],
                     "text": [_text(effect.axis, value, True) for value in effect.means],
-                    "hovertemplate": f"%{{text}}: %{{y:.3~{'g} %' if metric.share else 'f}'}<extra></extra>"}]
+                    "hovertemplate": f"%{{text}}: {theme.hover_text(metric, 'y')}<extra></extra>"}]
         if effect.axis.knob is None or effect.axis.knob.type not in (int, float):
             traces[-1]["mode"] = "markers"  # there is nothing between two words
     return {"data": traces, "layout": layout}
@@ -103,8 +103,8 @@ def two_knobs(across: Axis, up: Axis, points: Sequence[Point], axes: Sequence[Ax
             "x": [_text(across, value) for value in across.values],
             "y": [_text(up, value) for value in up.values], "colorscale": "Viridis", "xgap": 2, "ygap": 2,
             "reversescale": metric.better == "lower", "hoverongaps": False,
-            "hovertemplate": f"{html.escape(across.title)} %{{x}}<br>{html.escape(up.title)} %{{y}}<br>%{{z:.3~f}}"
-                             "<extra></extra>",
+            "hovertemplate": f"{html.escape(across.title)} %{{x}}<br>{html.escape(up.title)} %{{y}}<br>"
+                             f"{theme.hover_text(metric, 'z')}<extra></extra>",
             "colorbar": {"title": {"text": metric.page_unit, "side": "right", "font": {"size": 13}}, "thickness": 12,
                          "outlinewidth": 0}}
     if len(across.values) * len(up.values) <= LABELLED:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import streamlit as st
 
+from app import naming
 from app.compare import wording
 from app.compare.sweep.grid import words
 from app.compare.wording import NONE
@@ -32,8 +34,9 @@ def ends() -> Ends:
 
 
 def standing(sweep_id: str, rows: Sequence[RunRow], metric: str) -> Standing:
-    """The present ranking of the runs of a sweep."""
-    return ranking.standing(lab().store, Sweep(sweep_id, tuple(rows)), ends(), metric)
+    """The present ranking of the runs of a sweep, by a metric as these runs call it."""
+    found = ranking.standing(lab().store, Sweep(sweep_id, tuple(rows)), ends(), metric)
+    return replace(found, metric=naming.metric(found.metric.key, [row.spec for row in rows]))
 
 
 def where(now: Standing) -> str:

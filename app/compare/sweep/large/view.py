@@ -8,7 +8,7 @@ from functools import partial
 
 import streamlit as st
 
-from app import link, theme
+from app import link, naming, theme
 from app.compare import run_picker
 from app.compare.controls import moved
 from app.compare.curves import sent, version
@@ -25,7 +25,6 @@ from app.widget_state import widget_state
 from labcore.analysis.compare.groups import Group
 from labcore.analysis.compare.ranking import LARGE, Setting, Standing, offered
 from labcore.catalog.amounts import percent
-from labcore.catalog.metrics import METRICS
 from labcore.errors import LabError
 from labcore.runs import sweep
 from labcore.runs.store.rows import ACTIVE, RunRow
@@ -101,8 +100,10 @@ def _controls(now: Standing, metrics: Sequence[str]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="at_size_controls"):
         metrics = [*metrics, *([] if now.metric.key in metrics else [now.metric.key])]
         shown = widget_state("at_size:metric", now.metric.key, tuple(metrics))
-        st.selectbox("Metric", metrics, metrics.index(shown.value), format_func=lambda key: METRICS[key].label,
-                     key=shown.key, width=230, on_change=moved("metric", shown), label_visibility="collapsed",
+        specs = [row.spec for row in now.rows]
+        st.selectbox("Metric", metrics, metrics.index(shown.value), key=shown.key, width=230,
+                     format_func=lambda key: naming.metric(key, specs).label, on_change=moved("metric", shown),
+                     label_visibility="collapsed",
                      help="Metric that ranks the runs" if now.metric.better else "Metric shown for the runs")
         if best := _compared(now):
             st.button(f"Curves of the {'best' if now.metric.better else 'first'} {len(best)}",
