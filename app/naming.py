@@ -146,6 +146,6 @@ def model_title(name: str, learnt: str = "") -> str:
 
 
 def metric(key: str, specs: Iterable[RunSpec | None]) -> Metric:
-    """A metric as all runs of these specs call it; by its usual name if they differ, or if one has no spec."""
+    """A metric under the name that all runs of these specs give it; its usual name if they differ or one is None."""
     found = {spec and in_run(key, spec.row, spec.task_row, spec.knobs) for spec in specs} or {None}
     return (found.pop() if len(found) == 1 else None) or METRICS[key]
