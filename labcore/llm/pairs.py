@@ -95,10 +95,10 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
 
 
 def policy_and_reference(session: LlmSession, pairs_per_step: int) -> Pairs:
-    """A pair for each of fresh prompts: a completion of the policy as it is now, and one of the reference. The better
-    one is chosen; if both have the same reward or one could not be scored, it is a tie, and the chosen one is drawn at
-    random. In TRL 1.9.0's XPOTrainer the policy wins a tie, which with rewards of 0 and 1 pushes it away from the
-    reference without end.
+    """One pair for each new prompt: a completion of the current policy and one of the reference. The completion with
+    the higher reward is chosen. If the rewards are equal or one of them could not be computed, the pair is a tie, and
+    the chosen side is drawn at random. In TRL 1.9.0's XPOTrainer the policy's completion wins every tie; with rewards
+    of 0 and 1 this pushes the policy further and further away from the reference.
 
     Source: Xie et al. 2024, arXiv:2405.21046, algorithm 1 (XPO).
     """

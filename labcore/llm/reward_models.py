@@ -47,8 +47,8 @@ def reward_models(knobs: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, 
 
 
 def published(name: str, knobs: Mapping[str, Any]) -> TextScorer | TextStepScorer:
-    """The published reward model `name`, of whole answers or of steps as its own config.json says. `knobs` are those
-    of `load_step_scorer`.
+    """Load the published reward model `name`. Its config.json says whether it scores whole answers or steps; `knobs` as
+    in `load_step_scorer`.
 
     Raises:
         LabError: it is no reward model, or cannot be used.

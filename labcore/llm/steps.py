@@ -74,7 +74,7 @@ def given_steps(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], separa
 
 
 def step_texts(text: str, separator: str) -> list[str]:
-    """The text cut behind each separator; what holds no letter belongs to the step before it.
+    """Cut a text behind each separator. A piece of separators and whitespace only belongs to the step before it.
 
     >>> step_texts("2+2=4\\n\\nso 5", "\\n")
     ['2+2=4\\n\\n', 'so 5']

@@ -112,9 +112,11 @@ def every(session: LlmSession, world: World) -> Iterator[tuple[float, Rollout]]:
 
 @torch.no_grad()
 def _rivals(session: LlmSession, world: World) -> list[tuple[float, float | None]]:
-    """The rewards of the opponents that the mixture samples, with their probabilities; a single None where there are
-    none. Each completion has an opponent of its own; one for all has the same mean, since advantages that are not
-    normalized are sums over these, but a larger variance."""
+    """(probability, reward) of each opponent that the mixture can sample; (1, None) for algorithms without opponents.
+
+    Here all completions have the same opponent, although in a run each has its own. The mean gradient is the same,
+    since advantages that are not normalised are sums over opponents, but the variance is larger.
+    """
     if "mixture" not in choices.ADVANTAGE[session.knobs["advantage"]].rollouts:
         return [(1.0, None)]
     likely = token_logprobs(mixture_of(session), world.prompts, world.space, session.knobs["temperature"]).sum(-1).exp()

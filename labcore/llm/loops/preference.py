@@ -86,8 +86,8 @@ def _encoded(session: LlmSession, rows: Sequence[Pair | Single], texts: list[str
 
 
 def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, Tensor]:
-    """Prompts, their completions, and (3, B) which of these are chosen or desired, which the reference sampled, and
-    which are of a tie."""
+    """The prompts, their completions, and flags bool (3, B) of the completions: chosen or desired; sampled by the
+    reference; part of a tie."""
     theirs = [pair.theirs == side for pair in found.pairs for side in ("chosen", "rejected")]
     ties = [pair.tie for pair in found.pairs for _ in range(2)]
     if found.singles:
@@ -234,14 +234,14 @@ def _measure(logits: Tensor, ids: Tensor, squares: bool) -> tuple[Tensor, ...]:
 
 @torch.no_grad()
 def _token_logprobs(session: LlmSession, model: Network, prompts: Prompts, ids: Tensor, mask: Tensor) -> Tensor:
-    """log π of each token that counts at temperature 1. (B, T), (B, T) -> (B, T) nats"""
+    """log π of each token at temperature 1, valid where the `mask` is True. (B, T), bool (B, T) -> (B, T) nats"""
     with precision(model, session.knobs["dtype"]):
         return at_tokens(model, prompts, ids, chosen, extents=extents(mask))[0]
 
 
 @torch.no_grad()
 def _mismatched_kl(session: LlmSession, prompts: Prompts, completions: Completions, same: bool) -> Tensor:
-    """KTO's estimate of the KL, from each prompt with the completions of the one before it. nats/sequence"""
+    """KTO's estimate of the KL: each prompt is paired with the completions of the previous prompt. nats/sequence"""
     if same:
         return torch.zeros((), device=session.device)
     size = len(completions) // len(prompts)

@@ -101,9 +101,9 @@ def supported(model: Network) -> bool:
 
 def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None,
             extents: Tensor | None = None) -> Tensor:
-    """Output that predicts each completion token, all of a prompt in one row. ids (P·G, T) -> (P·G, T, …)
+    """The output that predicts each completion token, with one row for each prompt. ids (P·G, T) -> (P·G, T, …)
 
-    `tape` is that of the sampling of exactly these, where there is one; `extents` as in `pack`.
+    `tape` was recorded while exactly these completions were sampled, if any; `extents` as in `pack`.
     """
     row = pack(prompts, ids, extents)
     mask = row.mask(next(model.parameters()).dtype)

@@ -33,9 +33,9 @@ MOST = 256  # answers
 def best_of_n(spec: Mapping[str, Any]) -> dict[str, Any]:
     """`count` answers of `model` to `prompt` with their scores by the reward model `scorer`, the highest first.
 
-    Where that scores steps, `by` says which score an answer has: one of RANKINGS; each answer then has its `steps`,
-    [text, score, gold], where gold is what the task's verifier says of the step, None where it cannot tell. The keys of
-    OF_PUBLISHED say how a published model reads steps. Other settings as in `probes.answer.answer`.
+    If the reward model scores steps, `by` (one of RANKINGS) makes one score of them, and each answer has its `steps`:
+    [text, score, gold], where gold is the verdict of the task's verifier on the step, or None without one. The keys of
+    OF_PUBLISHED are settings for published step scorers. Other settings as in `probes.answer.answer`.
 
     Raises:
         LabError: as `answer`; or the reward model cannot be used with this model.

@@ -1,10 +1,11 @@
-"""One batch, many algorithms: the same completions, and what every online algorithm would make of them.
+"""One batch, many algorithms: the advantages, loss and gradient of each online algorithm on the same completions.
 
 A batch is sampled once from a model and frozen. For each chosen online row of the catalog the training loop's own code
-then gives advantages, loss and gradient on it; nothing of an algorithm is written here again. With updates before
-(μ > 1) the policy first takes some steps on that batch by one of them, so that ratios leave 1 and clips begin to work.
-Left out: mini-batches, and in −∂L/∂log π of single tokens the terms of the loss that are no function of the sampled
-token's log-prob, but of the whole distribution (`WHOLE`): they are named.
+then computes them; this module repeats no algorithm. With updates before (μ > 1) the policy first takes some steps on
+the batch by one algorithm, so that ratios differ from 1 and clips have an effect.
+
+Mini-batches are left out. The gradients −∂L/∂log π of single tokens leave out the terms of `WHOLE`, because these
+depend on the whole next-token distribution and not on the sampled token's log-prob alone; the result names them.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from labcore.runs.spec.together import NoTeacher
 # ---------------------------------------------------------------- one batch view
 # What there is to look at in one batch under many algorithms, as JSON: a few groups token by token.
 
-WHOLE = {"single_step": "single-step term", "entropy_coef": "entropy bonus"}  # terms by the knobs that switch them on
+WHOLE = {"single_step": "single-step term", "entropy_coef": "entropy bonus"}  # knob -> name of its term of the loss
 SHOWN = 4  # prompts whose completions are shown token by token
 KNOBS = ("beta", "clip_low", "clip_high", "learning_rate", "gamma", "gae_lambda")
 

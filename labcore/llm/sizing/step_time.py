@@ -97,7 +97,7 @@ def seconds(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> float:
 
 
 def _rivals(knobs: Mapping[str, Any], sizes: Sizes, done: passes.Batch, speed: Mapping[str, Any]) -> float:
-    """Seconds of drawing what the completions are compared with: one more of two models for each, or of each prompt."""
+    """Seconds to sample opponents (one per completion, from two models) or greedy completions (one per prompt)."""
     rollouts = {each for choice in choices.chosen(choices.ADVANTAGE, knobs) for each in choice.rollouts}
     if "mixture" in rollouts:
         return 2 * sampling(sizes, done, speed)
