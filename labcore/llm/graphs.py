@@ -45,7 +45,7 @@ class FixedWeights:
         return sum(copy.nbytes for copy in self._rounded.values())
 
     def fit(self, model: Network) -> bool:
-        """Whether the model still has the weights that it had, where it had them."""
+        """True if the model's weights are still the same tensors at the same addresses."""
         return self._places == _places(model)
 
     @torch.no_grad()
@@ -241,7 +241,7 @@ class Graphs:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept, but for those of the passing tensors of one step."""
+        """Bytes that are kept between steps, without the temporary tensors of one step."""
         weights = {id(kept.weights): kept.weights.nbytes for kept in self._kept.values()}
         return sum(kept.decoder.nbytes for kept in self._kept.values()) + sum(weights.values())
 

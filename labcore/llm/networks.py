@@ -86,7 +86,7 @@ def needs_scorer(knobs: Mapping[str, Any]) -> bool:
 
 
 def built(spec: RunSpec, knobs: Mapping[str, Any], kept: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
-    """The networks that a run needs: those in `kept`, and each missing one built from the policy in `kept`."""
+    """The networks that a run needs: the ones in `kept`, and the others built from the policy in `kept`."""
     policy = cast(PreTrainedModel, kept[POLICY])
     if Lora.of(knobs, spec.seed) and not lora.adapted(policy):
         policy.requires_grad_(False)  # so that all networks share its weights
@@ -108,12 +108,12 @@ def prepare(spec: RunSpec, knobs: Mapping[str, Any], models: Mapping[str, nn.Mod
 
 def optimizers_for(spec: RunSpec, knobs: Mapping[str, Any], models: Mapping[str, nn.Module],
                    kept: Mapping[str, Optimizer]) -> dict[str, Optimizer]:
-    """The optimizers of the networks that learn; those of `kept` go on with their moments."""
+    """The optimizers of the trained networks; those in `kept` are used again, with their moments."""
     kind = str(knobs.get("optimizer", optimizers.ADAMW))
     return {name: kept.get(name) or optimizers.make(kind, learnt(models[name]), float(knobs[rate]))
             for name, rate in learning(spec, knobs).items()}
 
 
 def learnt(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters of a network that an optimizer moves: all of them, or with LoRA its adapter's and its head's."""
+    """The parameters of a network that its optimizer updates: all of them, or with LoRA the adapter and the head."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]

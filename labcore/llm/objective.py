@@ -96,7 +96,7 @@ def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[s
 
 
 def multiplied(knobs: Mapping[str, Any], found: Mapping[str, Tensor]) -> list[Tensor]:
-    """The weights that the surrogate is multiplied by: those that it does not take in itself."""
+    """The weights by which the surrogate is multiplied, without the weights that it applies itself."""
     own = choices.SURROGATE[knobs["surrogate"]].absorbs
     return [weight for name, weight in found.items() if name not in own]
 

@@ -31,8 +31,8 @@ SAMPLED_AT_ONCE = 64  # prompts
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of one update, or the `singles` of a file that has no pairs; `metrics` and what was sampled for them,
-    where they were made for it."""
+    """The pairs of one update, or the `singles` of a file without pairs. Pairs that were sampled for the update also
+    have `metrics` and their samples."""
 
     pairs: list[Pair]
     metrics: dict[str, float] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def prepare(session: LlmSession) -> None:
 
 
 def next_pairs(session: LlmSession, count: int | None = None) -> Pairs:
-    """The pairs of the next update; `count` of them where it is given."""
+    """The pairs of the next update; `count` overrides their usual number."""
     knobs = session.knobs if count is None else {**session.knobs, "pairs_per_step": count}
     pairs: Pairs = call(member(choices.PAIRS, session.knobs["pairs"]), knobs, {"session": session})
     return pairs
@@ -125,8 +125,8 @@ def best_and_worst(rewards: list[float]) -> tuple[int, int]:
 
 
 def sample_once(session: LlmSession) -> list[Pair]:
-    """Sample from the reference, verify, and pair better completions with worse ones of the same prompt. Where none is
-    held, the policy before its first step is what the reference would be.
+    """Sample completions from the reference, verify them, and pair better with worse completions of the same prompt. A
+    run without a reference samples from its initial policy.
 
     Completions cut at the length limit take part without an end token: were they left out, every rejected answer
     would have ended, and the policy would learn not to end.

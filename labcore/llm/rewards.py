@@ -73,7 +73,8 @@ class Rewards:
 
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions) -> Rewards:
-    """R = what the task's verifier gives; of an episode Σ_k r_k, what the environment gave for its turns. (B,)"""
+    """R = the score by the task's verifier; for an episode Σ_k r_k, the rewards that the environment gave for its
+    turns. (B,)"""
     return replace(verdict(task, problems, texts), of_turns=rewards_at_turns(texts, completions))
 
 
@@ -149,7 +150,7 @@ def _judged(true: Rewards, given: Tensor, combine: Callable[[Tensor], Tensor]) -
 
 
 def order_only(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
-    """R = 1 where the letters are in order, whichever they are and however few; else 0. (B,)
+    """R = 1 if the letters are in order, whatever they are and however few; else 0. (B,)
 
     A planted hole for `sort`: nobody looks whether they are the prompt's letters, so a single one will do.
     """
@@ -160,7 +161,8 @@ def order_only(task: TextTask, problems: list[Problem], texts: list[str]) -> Rew
 
 def steps_and_outcome(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions,
                       session: LlmSession) -> Rewards:
-    """R = r at the last token, and 1/T at each character that is the answer's at its place, T those of the answer. (B,)
+    """R = r at the last token, plus 1/T at each character that equals the answer's character at the same place; T is
+    the length of the answer. (B,)
 
     A verifier of every step, for tasks with one right answer, as `add`. The part `steps` is the sum of these rewards.
     """
@@ -185,8 +187,8 @@ def _step_rewards(session: LlmSession, answer: str, ids: list[int]) -> list[floa
 
 def process_reward(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
                    completions: Completions, session: LlmSession, outcome_weight: float) -> Rewards:
-    """R = Σ_k r(s_k) + w_o r: what the scores of the steps become, at the ends of these, and the verifier's reward at
-    the last token. (B,)
+    """R = Σ_k r(s_k) + w_o r: rewards computed from the scores of the steps, at the last token of each step, plus the
+    verifier's reward at the last token. (B,)
 
     s_k is the probability that step k is right by the run's process reward model, of several their mean.
     """
@@ -280,8 +282,8 @@ def _grades(asked: Judge, problems: list[Problem], texts: list[str]) -> Tensor:
 
 
 def known(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
-    """The known rewards of completions whose source a picture must not ask (`Choice.asks_user`): NaN where it never saw
-    them. (B,)"""
+    """The rewards of completions that are already known, for a source that must not be called again for a picture
+    (`Choice.asks_user`); NaN for all others. (B,)"""
     true, rows = verified(session, problems, generated), _rows(problems, generated)
     found = [session.earned.get(_place(*each), {}) for each in zip(rows, generated.texts, strict=True)]
     names = [TOTAL, *(term.part for term in reward_terms.of(session.knobs))]
@@ -353,7 +355,7 @@ def shaped(session: LlmSession, rewards: Rewards, completions: Completions) -> T
 
 
 def earned(session: LlmSession, problems: list[Problem], generated: Generated) -> Tensor:
-    """All that completions earn: their shaped rewards and those of their tokens. (B,)"""
+    """The total reward of each completion: its shaped reward plus the rewards of its tokens. (B,)"""
     rewards, done = reward(session, problems, generated), generated.completions
     whole = shaped(session, rewards, done)
     return whole if rewards.per_token is None else whole + (

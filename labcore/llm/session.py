@@ -51,7 +51,7 @@ class LlmSession(State):
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> LlmSession:
-        """Build what `spec` needs: on `base_folder`'s weights, and where `resume` is given, from that checkpoint.
+        """Build the session of `spec` on the weights in `base_folder`, or from the checkpoint `resume` if there is one.
 
         Raises:
             LabError: the model, the data or the device cannot be used.
@@ -155,7 +155,8 @@ class LlmSession(State):
         return self
 
     def run(self) -> Iterator[Record | None]:
-        """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
+        """Train until `spec.steps`, or until the loop ends the run earlier. See `Record` for the values that it yields.
+        """
         stages = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
         records = resolve_name("labcore.llm.probes.pictures:beside")(self, stages)
         if held_of(self.task):

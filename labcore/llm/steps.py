@@ -31,8 +31,8 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of one answer: the `texts` that it consists of, the `ids` of each as the model reads them, and the
-    `places` in the answer's own tokens where each ends; no places where the answer comes from a file."""
+    """The steps of one answer: their `texts`, the `ids` of each as the model reads them, and `places`, the token of the
+    answer at which each step ends; empty if the answer is read from a file."""
 
     texts: tuple[str, ...]
     ids: tuple[Ids, ...]

@@ -27,8 +27,8 @@ def covariance(logprobs: Tensor, advantages: Tensor, completion_mask: Tensor) ->
 
 def tokens_to_drop(ratio: Tensor, logprobs: Tensor, advantages: Tensor, completion_mask: Tensor, draws: Tensor,
                    clip_low: float, clip_high: float, cov_share: float, cov_low: float, cov_high: float) -> Tensor:
-    """I = at most max(⌊r n⌋, 1) of the n tokens, drawn from those with ω_low < cov_t < ω_high. (B, T) five times ->
-    bool (B, T)
+    """I = at most max(⌊r n⌋, 1) of the n tokens, drawn at random from the tokens with ω_low < cov_t < ω_high. (B, T)
+    five times -> bool (B, T)
 
     Tokens that the clip cuts off are none of them. `draws` are random numbers: the least are drawn.
 

@@ -127,8 +127,8 @@ def _share(value: Any) -> float:
 
 
 def climbed(session: ExactSession, progress: float) -> tuple[Trail, dict[str, float]]:
-    """The weights of a policy that has `progress` of the way to the best reward behind it, the last of a trail that
-    begins some steps before, and its reward."""
+    """Train the policy by exact gradient ascent until `progress` of the way to the best reward. Returns its weights
+    after each of the last steps, oldest first, and the rewards."""
     problem = enumerate_problem(session, cast(Enumerable, session.task))
     optimizer = torch.optim.Adam([weight for weight in session.policy.parameters() if weight.requires_grad], CLIMB_RATE)
     best, first, reward = float(problem.rewards.amax(-1).mean()), None, 0.0
@@ -148,7 +148,8 @@ def climbed(session: ExactSession, progress: float) -> tuple[Trail, dict[str, fl
 
 
 def frozen_session(spec: RunSpec, weights: Mapping[str, Tensor]) -> tuple[LlmSession, World]:
-    """A session of `spec` whose policy has these weights, its reference what the run begins with; and its world."""
+    """A session of `spec` with these weights as its policy and the run's initial policy as its reference, and its
+    enumerated world."""
     started = ExactSession.start(spec)
     started.policy.load_state_dict(weights)
     # The run's own loops, without the exact values that an ExactSession takes beside every step.
@@ -189,8 +190,8 @@ def _online(session: LlmSession, world: World, batches: int, critic: str,
 
 
 def prepared(session: LlmSession, world: World, critic: str = CRITICS[0]) -> Tensor | None:
-    """The values of an exact critic, if that is what is asked for. The mean of earlier rewards is set to what it would
-    be after many steps of the frozen policy."""
+    """The values of an exact critic, or None if the row or the setting needs none. Also sets the session's mean of
+    earlier rewards to its limit after many steps of the frozen policy."""
     assert world.rollout is not None
     totals = total_rewards(session.in_force, world.rollout).double().view(*world.rewards.shape)
     session.past_rewards = float((world.probabilities * totals).sum(1).mean())

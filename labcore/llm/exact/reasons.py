@@ -17,7 +17,8 @@ Knobs = Mapping[str, Any]
 
 
 def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
-    """The causes of bias of a row's mean gradient with these knobs, against ∇(J − β KL); empty where there is none."""
+    """The causes of bias of a row's mean gradient with these knobs, compared with ∇(J − β KL); empty if it is unbiased.
+    """
     advantage, ratio = choices.ADVANTAGE[str(knobs["advantage"])], choices.RATIO[str(knobs["ratio"])]
     found = [advantage.bias_of(knobs), choices.SURROGATE[str(knobs["surrogate"])].bias,
              choices.SELECTION[str(knobs["selection"])].bias]

@@ -81,8 +81,9 @@ class Measured:
 
 @dataclass
 class ExactSession(LlmSession):
-    """See the module. `beginning` is the policy that exact values compare with: the reference, or where the algorithm
-    has none a frozen copy of what the run began with. `enumerated` and `measured` are made when they are wanted."""
+    """A session that adds exact values to each record. `beginning` is the policy that they are compared with: the
+    reference, or a frozen copy of the initial policy if the algorithm has no reference. `enumerated` and `measured` are
+    computed on demand."""
 
     beginning: nn.Module | None = None
     enumerated: Enumerated | None = field(default=None, repr=False)

@@ -46,7 +46,7 @@ class World:
 
     @staticmethod
     def of(session: LlmSession, older: nn.Module | None = None, age: int = 1) -> World:
-        """Enumerate what the session's policy can write now, or `older`, which it was `age` updates ago.
+        """Enumerate all completions of the session's policy, or of `older`, the policy of `age` updates ago.
 
         Raises:
             LabError: there is too much of it, or the mean rewards are not known.

@@ -128,7 +128,8 @@ def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: 
 
 def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
               tape: Tape | None = None, fresh: bool = False) -> dict[str, float]:
-    """Leave the gradients of the loss on `rollout` in the networks; what was measured on the way, before any step.
+    """Compute the gradients of the loss on `rollout` and leave them in the networks; return the measurements of this
+    update, taken before the optimizer's step.
 
     The batch may be cut into micro-batches for memory; the gradient does not depend on the cut. `met` takes down what
     there is of each token. `tape` is that of the sampling of `rollout` by the policy as it is now. Where the policy is

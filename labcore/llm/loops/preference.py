@@ -136,8 +136,8 @@ def shown(session: LlmSession, found: Pairs, taken: Taken, met: Met | None) -> d
 
 @dataclass(frozen=True)
 class Taken:
-    """The numbers of `gradients` beside the gradient: the completions and their sides, without gradient; `entropy` in
-    nats/token; the tasks' own answers, where a loss learns them."""
+    """The measurements of `gradients`: the completions and their sides, detached; `entropy` in nats/token; the tasks'
+    own answers, if a loss trains on them."""
 
     loss: float
     completions: Completions
@@ -184,7 +184,7 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
 
 @retried
 def measures(session: LlmSession, found: Pairs) -> dict[str, float]:
-    """The metrics of pairs that `update` logs, without an update: of those that are never learnt from."""
+    """The metrics that `update` logs, for pairs that are only evaluated."""
     prompts, completions, labels = _labelled(session, found)
     parts = list(micro_batches(session.policy, prompts, completions.ids, session.room))
     same = REFERENCE in session.models and alike(session.policy, session.reference)

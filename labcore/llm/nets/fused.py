@@ -81,7 +81,7 @@ def _products(y: Tensor, *parts: nn.Module) -> Sequence[Tensor]:
 
 
 def room(model: Network) -> dict[Tensor, Tensor]:
-    """Room for each weight in bfloat16; those that are multiplied as one stand side by side."""
+    """Allocate bfloat16 copies of all weights. Weights that are multiplied together are contiguous."""
     device = next(model.parameters()).device
 
     def empty(*shape: int) -> Tensor:
@@ -111,8 +111,8 @@ def _angles(trunk: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Decoding:
-    """Keys and values of P prompts of up to `width` tokens and of `rows` completions of up to `length`, and the step
-    that adds a token to each of them. Prompts stand on the right of their columns."""
+    """The key-value cache of P prompts of up to `width` tokens and `rows` completions of up to `length` tokens, and the
+    step that appends a token to each completion. Prompts are padded on the left."""
 
     def __init__(self, model: Network, prompts: int, rows: int, width: int, length: int):
         trunk, config = _trunk(model), model.config

@@ -35,8 +35,8 @@ def product(x: Tensor, weight: Tensor, residual: Tensor | None = None, out: Tens
 
 
 class Tape:
-    """Each product of the sampler, in the order in which a pass makes them: what it gave in the pass of the P prompts,
-    and below that in the pass of every further token of all P·G completions. Empty where nothing was recorded.
+    """The results of all matrix products of the sampler, in the order of a pass: first the rows of the pass over the P
+    prompts, then those of the passes over each further token of all P·G completions. Empty if nothing was recorded.
 
     For a processor, since what it saves is the time of products.
     """
@@ -67,8 +67,8 @@ class Tape:
         return recorded
 
     def replaying(self, row: Row) -> Multiply:
-        """`product` for one pass over the packed rows of exactly what was sampled. What is taken leaves the tape, so
-        that nothing is held twice."""
+        """`product` for one pass over the packed rows of exactly the sampled completions. Each result leaves the tape
+        when it is used, so no result is in memory twice."""
         self._taken = True
         rows, group, length = row.places.shape
         recorded = torch.arange(length * rows * group).view(length, rows, group).permute(1, 2, 0)

@@ -33,7 +33,7 @@ TOKENS = 8192  # of a micro-batch, padding included
 
 
 class TextScorer(nn.Module):
-    """A reward model with its tokenizer; `name` is what the user calls it."""
+    """A reward model with its tokenizer; `name` is its name in error texts."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str):
         super().__init__()
@@ -94,7 +94,8 @@ class TextScorer(nn.Module):
 
 
 def parts(lengths: list[int], alone: bool) -> list[list[int]]:
-    """The places of rows in micro-batches, those of a similar length together; `alone`: without any padding."""
+    """Group rows of similar length into micro-batches, as lists of indices; `alone`: one row each, so without padding.
+    """
     found: list[list[int]] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):  # each longer than those before
         if found and not alone and (len(found[-1]) + 1) * lengths[place] <= TOKENS:

@@ -100,7 +100,8 @@ EPISODES = 64  # in which a prompt is looked for
 
 
 def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """`count` answers of each of `models` to `prompt`, token by token beside the model's own base.
+    """Sample `count` answers of each of `models` to `prompt`, with each token's log-prob under the model and under its
+    base.
 
     `answer` is what the verifier compares with; None: no verifier. `turns`, each with role and content, are the
     conversation before the prompt, and `system` is a system prompt in place of the run's own. Also `temperature`,
@@ -201,7 +202,8 @@ def task_of(session: LlmSession) -> tuple[Any, ...]:
 
 
 def check_known(session: LlmSession, text: str) -> None:
-    """Check that the tokenizer has a token for every character. Raises LabError that names those it lacks."""
+    """Check that the tokenizer has a token for every character of a text. Raises LabError with the missing characters.
+    """
     unknown = session.tokenizer.unk_token_id
 
     def missing(some: str) -> bool:

@@ -63,7 +63,7 @@ KNOBS = ("beta", "clip_low", "clip_high", "learning_rate", "gamma", "gae_lambda"
 
 @dataclass(frozen=True)
 class Inspected:
-    """The frozen batch as one algorithm sees it: the credited rollout, what its update measures, and its gradients.
+    """The frozen batch under one algorithm: the rollout with advantages, the metrics of the update, and its gradients.
 
     `gradient` (N,) of the policy before any clipping of its norm; `unclipped`, the cosine to the gradient without the
     surrogate's clip (None where it has none); `push` (B, T) = −∂L/∂log π of each token, 0 where nothing counts.
@@ -79,7 +79,8 @@ class Inspected:
 
 
 def as_json(session: LlmSession, batch: Batch, seen: list[Inspected]) -> dict[str, Any]:
-    """`batch` in numbers, its `completions` (those of a few prompts), and what the `algorithms` do to each token."""
+    """The result as JSON: numbers of the `batch`, the `completions` of a few prompts, and the effect of the
+    `algorithms` on each of their tokens."""
     rows = _shown(batch)
     rewards = batch.batch.rewards.total.float().view(-1, batch.rollout.group_size)
     return {"batch": {"prompts": len(batch.batch.problems), "group_size": batch.rollout.group_size,
@@ -221,7 +222,7 @@ def as_of(session: LlmSession, spec: RunSpec) -> LlmSession:
 
 
 def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -> tuple[Tensor | None, dict[str, Any]]:
-    """The critic's values of the batch (B, T), and where it comes from; `session` holds it from here on.
+    """The critic's values of the batch (B, T), and the name of the critic's source; `session` keeps the critic.
 
     The run's own critic where it has learnt one. Else one that is fitted to other batches of the same policy: fitted
     to this very batch it would know its rewards by heart, and advantages would be too small.

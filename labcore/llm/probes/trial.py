@@ -44,7 +44,7 @@ class Trial:
 
     @staticmethod
     def of(session: LlmSession, count: int, seed: int) -> Trial:
-        """`count` problems, drawn apart from any batch: the same ones only where they come from a file with few."""
+        """Draw `count` problems independently of any batch. A small file may yield the same problems again."""
         # Each network here answers once or twice: a recorded step would cost more than it saves, and keep the network.
         session = replace(session, graphs=None)
         count = min(count, session.task.size or count)

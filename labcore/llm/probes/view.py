@@ -99,7 +99,7 @@ def watching(session: LlmSession) -> bool:
 
 
 def groups_at_first(session: LlmSession, prompts: int) -> int:
-    """The number of groups of a batch that are shown of a large network until its first complete picture."""
+    """The number of groups to show for a large network until its first complete samples."""
     return min(GROUPS, prompts, session.probes.groups(prompts)) if on(session) and limited(session) else 0
 
 
@@ -191,8 +191,8 @@ def _learnt_prompts(rollout: Rollout) -> Tensor:
 @part_of("samples to look at")
 def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTokens | None = None,
            most: int = GROUPS) -> dict[str, Any]:
-    """At most `most` groups of the step, those with signal first, token by token; `batch_groups` is how many it has,
-    `wrong_lengths` are the tokens of each completion of the whole batch that is not right.
+    """The first `most` groups of the step, groups with a signal first, token by token. `batch_groups` is the number of
+    all groups; `wrong_lengths` are the lengths in tokens of all wrong completions of the batch.
 
     `old_logprobs` are the sampler's; `logprobs`, `ratio` (that of the token), `entropy`, `kl` (k3 to the reference)
     and `cut` (the side on which the surrogate cuts the token off, or "") are of the policy after the step's updates.

@@ -49,8 +49,8 @@ MOST_ANSWERS = 24  # of a prompt
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer and its tokens, with the end token where it ended. `own`: which of them
-    are the model's, in an episode; empty where all are."""
+    """An answer and its tokens, with the end token if it ended. `own`: the tokens that the model sampled, for an
+    episode; empty if it sampled all."""
 
     text: str
     ids: tuple[int, ...]
@@ -91,7 +91,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Before:
-    """The watched prompts as the policy before a step's updates sees them; `after` completes them.
+    """The watched prompts under the policy before a step's updates; `after` adds the values after them.
 
     Each prompt has C answers, after padding; `logprobs` (P, C) are summed, nats.
     """
@@ -173,7 +173,8 @@ def completed(session: LlmSession, watching: Before | None) -> dict[str, Any]:
 
 
 def looked(session: LlmSession, before_step: Mapping[str, Tensor] | None) -> dict[str, Any]:
-    """The watched prompts of a step that was not due; empty without the parameters before it, or of a large network."""
+    """The watched prompts of a step that was not due; empty for large networks, or without the parameters before the
+    step."""
     if before_step is None or view.limited(session):
         return {}
     return {"watched": afterwards(session, before_step)}

@@ -121,8 +121,8 @@ def _network(spec: RunSpec, sizes: Sizes) -> Layers:
 
 
 def kv_cache(sizes: Sizes, done: Batch, tokens: int, width: int, once: bool) -> int:
-    """Bytes of the keys and values of all rows that are sampled together: width · L · 2K · rows · tokens, those of a
-    prompt `once` for its group or for each row."""
+    """Bytes of the keys and values of all rows that are sampled together: width · L · 2K · rows · tokens. The prompt is
+    stored `once` per group, or once per row."""
     columns = done.sampled * (tokens - done.prompt) + done.prompt * ceil(done.sampled / (done.group if once else 1))
     return width * sizes.layers * 2 * sizes.keys * columns
 
@@ -133,7 +133,8 @@ def next_logits(sizes: Sizes, rows: int) -> int:
 
 
 def before_step(sizes: Sizes, loop: str) -> int:
-    """Bytes of the copy of what learns, to look at a step again: of large networks only in the online loop."""
+    """Bytes of the copy of the trainable weights that later looks at a step need; for large networks only in the online
+    loop."""
     kept = loop == "online" or (loop not in passes.SCORERS and sizes.learnt <= sizes.most_copied)
     return WEIGHT * sizes.learnt if kept else 0
 
@@ -219,7 +220,7 @@ def _of_the_process(spec: RunSpec, tensors: int) -> list[Part]:
 
 
 def peak(found: Sequence[Part]) -> int:
-    """Bytes at the most: what is held at all times, and the largest phase."""
+    """The largest number of bytes in use: the memory that is held all the time plus the largest phase."""
     held: dict[str, int] = {}
     for part in found:
         held[part.when] = held.get(part.when, 0) + part.size

@@ -133,7 +133,7 @@ def _at(rows: float, known: Sequence[float], seconds: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Lighter:
-    """A setting with which a run needs less: `way`, and what a step then takes."""
+    """A setting that makes a step cheaper: the change (`way`), and the cost of a step with it (`need`)."""
 
     way: Way
     need: Need
