@@ -1,8 +1,8 @@
-"""Collecting a batch: sample, reward, shape and select, until it is full, then look up the other networks.
+"""Collect a batch: sample, reward, shape and select until it is full, then run the other networks on it.
 
     prompts → generate → reward → shape → select
 
-Each of them is a choice of the run's; nothing here knows which.
+The run chooses the function of each part; this module does not know which one it is.
 """
 
 from __future__ import annotations

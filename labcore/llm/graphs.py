@@ -1,12 +1,12 @@
 """Decoding on a GPU by replaying a recorded step, so that a token costs one launch and not hundreds of them.
 
-A step of `StaticDecoder` is recorded once for each model and shape and replayed for every further token. Recordings
-are kept from batch to batch, and freed where they take too much memory or nothing has used them for long. What a run
-computes does not depend on what is kept: a batch of the same shape is decoded by the same step, with the random numbers
-of the run's generator, which a decoder takes over and hands back.
+A step of `StaticDecoder` is recorded once for each model and shape and replayed for every further token. Recordings are
+kept between batches, and freed if they need too much memory or have not been used for long. The results of a run do not
+depend on the kept recordings: batches of the same shape are decoded by the same step, with the random numbers of the
+run's generator, whose state a decoder copies in and back.
 
-A recording is only trusted once its first tokens are those that the step itself draws, and their log-probs those of
-the model's plain forward pass. Where none can be had `Graphs.sample` gives None and `notes` says why.
+A recording is only used if its first tokens equal those of the unrecorded step and their log-probs those of the model's
+plain forward pass. If no recording is possible, `Graphs.sample` returns None and `notes` has the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The memory of a run: the room of its micro-batches, what to do where the device has too little, and who keeps it."""
+"""The memory of a run: the size of its micro-batches, retries when memory is short, and the limit on a shared GPU."""
 
 from __future__ import annotations
 

@@ -31,10 +31,11 @@ BROUGHT = (SCORER, TEACHER)  # to a run, not built from its policy
 
 @dataclass(frozen=True)
 class Network:
-    """`build` makes it from the policy as it is then. `learning_rate` is the knob of its optimizer; without one it is
-    frozen, unless the knob `follows` is above 0. A frozen network is what the run began with, so only a fork's
-    checkpoints hold it: a fork's parent may be gone when it is resumed. The policy itself is saved as a Hugging Face
-    folder, not as one file.
+    """A kind of network that a run may hold. `build` makes it from the current policy. `learning_rate` is the knob of
+    its optimizer; without an optimizer it is frozen, unless the knob `follows` is above 0.
+
+    A frozen network can be built again from the run's initial policy, so only checkpoints of forks contain it, because
+    a fork's parent may have been deleted. The policy itself is saved as a Hugging Face folder, not as one file.
     """
 
     build: Callable[[PreTrainedModel], nn.Module]
@@ -65,15 +66,16 @@ NETWORKS: Mapping[str, Network] = {
 
 
 def needed(spec: RunSpec, knobs: Mapping[str, Any]) -> list[str]:
-    """The networks that a run needs: its row's, and a critic exactly where its advantage asks for values."""
+    """The networks that a run needs: the networks of its row, and a critic if and only if its advantage needs
+    values."""
     critic = "advantage" in knobs and choices.ADVANTAGE[str(knobs["advantage"])].critic
     return [name for name in NETWORKS if (critic if name == CRITIC else name in spec.row.models)]
 
 
 def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
-    """The networks of a run that an optimizer moves, and the knob of the learning rate of each.
+    """The networks of a run that are trained, and the knob of each one's learning rate.
 
-    Where a reward model learns, the policy only lends it its weights.
+    If a reward model is trained, the policy is not: it only provides the initial weights.
     """
     found = {name: NETWORKS[name].learning_rate for name in needed(spec, knobs) if NETWORKS[name].learning_rate}
     lends = {REWARD_MODEL, PROCESS_REWARD_MODEL} & found.keys()

@@ -2,11 +2,11 @@
 
     L(θ) = w₁ mean loss(h(c), h(r)) [ + w₂ · mean of a second loss ] [ + w₃ · mean of a third ]
 
-c and r are log-ratios to the reference, h is what the divergence makes of them.
+c and r are the log-ratios of the two sides to the reference; h is the function of the chosen divergence.
 
-LD-DPO (`ld_alpha`) weighs down the tail of a pair's longer side where a loss compares the two sides. Losses that raise
-a completion's likelihood (SFT, and ORPO's SFT term) and those that judge each completion by itself (KTO) see every
-token, whatever it is: so each sum is kept in both forms.
+LD-DPO (`ld_alpha`) gives the tail of a pair's longer side less weight in losses that compare the two sides. Losses that
+raise a completion's likelihood (SFT, and ORPO's SFT term) or judge each completion by itself (KTO) count every token at
+full weight. So each sum is kept in both forms.
 """
 
 from __future__ import annotations

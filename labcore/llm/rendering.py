@@ -282,8 +282,8 @@ class Rendering:
 
     @property
     def encoding(self) -> dict[str, bool]:
-        """Arguments of the tokenizer: the text of a template contains its special tokens already, and the character
-        tokenizer would otherwise split them into letters."""
+        """Arguments of the tokenizer. A template's text already contains its special tokens, and the character
+        tokenizer must not split them into letters."""
         return {"add_special_tokens": True} if self.template is None else {
             "add_special_tokens": False, "split_special_tokens": False}
 

@@ -1,8 +1,8 @@
-"""The rewards of completions: where they come from is a choice of the run, as the loss is.
+"""The rewards of completions: each run chooses their source, as it chooses its loss.
 
-A source is a function here, named by the family REWARD, that gives `Rewards`. It asks for what it needs by its
-parameters: `task`, `problems` (B, one for each completion), `texts` (B), `prompts` (P), `completions`, `rng`,
-`session`, or a knob. What is rewarded in place of the task's own score is a proxy: its part `gold` is that score.
+A source is a function in this module that returns `Rewards`; the family REWARD lists them. Its parameters name its
+inputs: `task`, `problems` (B, one for each completion), `texts` (B), `prompts` (P), `completions`, `rng`, `session`, or
+a knob. A source other than the task's own score is a proxy; its part `gold` is the task's score.
 """
 
 from __future__ import annotations
@@ -46,13 +46,17 @@ TOTAL = ""  # beside the names of parts
 
 @dataclass(frozen=True)
 class Rewards:
-    """Rewards of B completions: `total` (B,) float64, NaN where one could not be scored; `exact` (B,) bool, whether it
-    is wholly right; `parts`, what the total is made of, logged as `reward/<part>`; `per_token` (B, T), rewards of
-    single tokens that come on top of the total, where there are any; `step_scores` (B, T), the scores of the steps at
-    the tokens where these end, NaN elsewhere, and `step_gold`, what the task's verifier says there; `of_turns` (B, T),
-    the rewards of an episode's turns, whose sum the total is, each at the last token of its turn; `weights`, by which
-    the total is the sum of those parts that are named there; empty where it is one reward; `may_lack`, that the source
-    leaves completions unscored as a matter of course, so that their share is logged.
+    """The rewards of B completions.
+
+    total: (B,) float64; NaN if a completion could not be scored.
+    exact: (B,) bool; True if a completion is completely right.
+    parts: the rewards that the total consists of, logged as `reward/<part>`.
+    weights: the total is the sum of these parts times their weights; empty if it is one reward.
+    per_token: (B, T) rewards of single tokens, in addition to the total; None without any.
+    step_scores, step_gold: (B, T) the score of each step and the verifier's verdict on it, at its last token; NaN at
+        all others.
+    of_turns: (B, T) the rewards of an episode's turns, at the last token of each; the total is their sum.
+    may_lack: True if the source regularly leaves completions unscored, so that their share is logged.
     """
 
     total: Tensor

@@ -1,7 +1,7 @@
 """From the names in the catalog to functions, and from knobs and tensors to their parameters.
 
-A step holds its knobs (β, ε, λ …) in one mapping and its tensors (logprobs, advantages …) in another. A function is
-given those that its parameters name, so a step never asks which function it has.
+A step has its knobs (β, ε, λ …) in one mapping and its tensors (logprobs, advantages …) in another. A function is
+called with the knobs and tensors that its parameters name, so a step never asks which function it has.
 """
 
 from __future__ import annotations

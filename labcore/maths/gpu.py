@@ -1,7 +1,7 @@
-"""The steps that take a GPU longest as functions of tensors: by one Triton kernel each on CUDA, else by torch.
+"""The operations that take most of a GPU's time: one Triton kernel each on CUDA, otherwise torch.
 
-On a processor, and on a GPU where Triton is missing (torch brings it along on Linux), they are what is written here;
-the kernels in `gpu_kernels` compute the same but for rounding, and are imported on CUDA only.
+On a processor, and on a GPU without Triton (torch on Linux includes it), the torch code of this module runs. The
+kernels in `gpu_kernels` give the same results up to rounding, and are imported on CUDA only.
 """
 
 from __future__ import annotations

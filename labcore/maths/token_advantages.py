@@ -1,6 +1,6 @@
 """Advantages that differ from token to token: of returns, of steps, of a teacher, and of turns.
 
-Tensors are (B, T); what the mask leaves out has advantage 0. A NaN reward leaves its completion out.
+Tensors are (B, T). Tokens outside the mask have advantage 0, and so has a completion with a NaN reward.
 """
 
 from __future__ import annotations

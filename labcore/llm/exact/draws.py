@@ -1,7 +1,8 @@
-"""The gradient that a step of the online loop makes of a batch, by the loop's own code: of batches, and of all batches.
+"""The gradient of a step of the online loop, computed by the loop's own code: for drawn batches, and for all batches.
 
-A step of several updates has several gradients: the policy moves between them, by the run's own optimizer, which begins
-anew with each batch. What counts here is their mean. Gradients are those before `max_grad_norm`, and point upwards.
+A step of several updates has several gradients, and between them the run's own optimizer changes the policy. This
+module takes their mean; each batch starts with a new optimizer. Gradients are ascent directions, before
+`max_grad_norm`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Why an online row's gradient is not ∇J on average, read off its choices, in sentences.
 
-Each names what it does to the mean gradient: another length only ("scale"), which a learning rate makes up for, or
-another direction.
+Each reason says whether it changes only the length of the mean gradient ("scale"), which another learning rate
+compensates, or also its direction.
 """
 
 from __future__ import annotations

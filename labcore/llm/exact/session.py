@@ -1,7 +1,7 @@
 """A language model's session whose records also hold exact reference values.
 
-The loops are those of any language model. Before the first update of a step, where the gradient of its batch is
-ready, the policy that wrote the batch is run over every completion once: its values, and its objective's gradient.
+The loops are the same as for any language model. Before the first update of a step, once the gradient of its batch is
+computed, the policy that sampled the batch is run over all completions once, to get its exact values and gradient.
 """
 
 from __future__ import annotations

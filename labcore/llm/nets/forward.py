@@ -1,9 +1,9 @@
 """The model's output at every completion token, each prompt computed once for all its completions.
 
-`shared` runs the P prompts, repeats their key-value cache G times and runs only the completions on top, gradient
-included: the prompt's graph hangs behind the cache. `plain` runs every prompt + completion whole; it is the
-reference that the tests hold the others to, and the path of models whose cache cannot be repeated. Short rows of the
-usual models run faster `packed`, and those of a plain Llama faster still by its own equations, in `llama`.
+`shared` runs the P prompts, repeats their key-value cache G times and runs only the completions on it; gradients reach
+the prompts through the cache. `plain` runs each prompt with its completion in full. Tests compare the other paths with
+it, and models whose cache cannot be repeated use it. For short rows, `packed` is faster with the usual models, and the
+module `llama` is still faster with a plain Llama.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
     x, y = add_norm(x, δ)      δ = attend(y W_q, y W_k, y W_v) W_o
     x, y = add_norm(x, δ)      δ = (silu(y W_gate) · y W_up) W_down
 
-`Decoding` is a step of decoding by these layers over buffers of fixed addresses: it reads the keys and values that are
-there and no others, those of a prompt once for its group. `outputs` is the pass of an update in bf16: each row's prompt
-and completion behind those of the row before, by torch's attention for rows of unequal length. The weights are those of
-the modules, so adapters and biases count. What is left out is left to the models' own code: other architectures,
-activations, windows, and rotary frequencies that depend on the text's length.
+`Decoding` is a decoding step with buffers at fixed addresses. It reads only keys and values that exist, and those of a
+prompt once for its group. `outputs` is the pass of an update in bf16: prompts and completions of all rows one behind
+the other, with torch's attention for rows of unequal length. Both use the modules' weights, adapters and biases
+included. Models with other architectures or activations, attention windows, or rotary frequencies that depend on the
+length of the text run by their own code.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The head of a network, and what is measured of its logits without ever holding all of them.
+"""The head of a network, and measures of its logits that never need all logits in memory at once.
 
     z = h Wᵀ + b          measure(z, y): log π(y), H, … of each token
 
-With a vocabulary of 150,000 the logits of a batch are its largest tensor by far. Where there would be too many, those
-of a chunk of tokens are made, measured and dropped, and made once more in the backward pass. The gradient is the same
-but for rounding.
+With a vocabulary of 150,000 the logits of a batch are its largest tensor by far. If they are too many, they are
+computed, measured and freed in chunks of tokens, and computed again in the backward pass. The gradient is equal up to
+rounding.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
     x ← x + attend(RoPE(y W_q), RoPE(y W_k), y W_v) W_o        y = rms(x)
     x ← x + (silu(y W_gate) · y W_up) W_down                   y = rms(x)
 
-The weights stay where they are and autograd reaches them there. Only the rows of W_q and W_k are put in another order
-once a pass, in which the two numbers that RoPE turns together are neighbours: a complex number, turned by one
-multiplication. The pass sets what attention sees: rows of several completions, a prompt, or the next token.
+The functions use the model's own weights, so autograd works as usual. Once a pass the rows of W_q and W_k are
+reordered, so that the two numbers that RoPE rotates together are neighbours: as a complex number they need one
+multiplication. Each pass chooses its attention: rows of several completions, a prompt, or the next token.
 
-Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters), which `speaks` sends to the
-model's own code.
+Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters). `supported` tells them apart, and
+they run by the model's own code.
 """
 
 from __future__ import annotations

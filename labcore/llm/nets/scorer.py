@@ -1,7 +1,7 @@
-"""A trained reward model as a folder: read from the checkpoint of the run that trained it, kept by those that use it.
+"""A trained reward model as a folder, in the checkpoints of the run that trained it and of the runs that use it.
 
-A run that takes its rewards from a reward model writes it into each of its checkpoints: it can be resumed, forked and
-repeated elsewhere when the other run is gone.
+A run with rewards from a reward model saves this model in each of its checkpoints, so that it can be resumed, forked
+and repeated elsewhere even if the run that trained the model has been deleted.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """The matrix products of the sampling pass, kept for the first update on its batch.
 
-The first update on a batch runs tokens that were just sampled through the weights that sampled them. Its products are
-those that the sampler made, token by token, and they are most of a pass. So the sampler records them, and the update
-takes them from the tape:
+The first update on a batch runs the sampled tokens through the same weights that sampled them. So its products, which
+take most of the time of a pass, are the same as the sampler's. The sampler records them token by token, and the update
+reads them from the tape:
 
     sampler    x₀ Wᵀ of the prompts, then x₁ Wᵀ, x₂ Wᵀ, … of one token of every completion after the other
     update     [x₀; x₁; x₂; …] Wᵀ of the packed rows, by look-up
 
-All between the products (norms, RoPE, attention) the update computes itself, with their gradients. The gradient of a
-product needs no value of it, so it is the same as ever but for the rounding of what was looked up.
+The update computes everything between the products itself (norms, RoPE, attention), with gradients. The gradient of a
+product does not need its value, so gradients are the same as without the tape, up to rounding.
 
-Left out: everything but Llama's own equations in packed rows, and the head, whose logits may be larger than all else.
+Supported are Llama's equations in packed rows only, without the head, because its logits may be larger than all other
+products.
 """
 
 from __future__ import annotations

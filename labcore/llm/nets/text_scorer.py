@@ -1,7 +1,7 @@
 """A reward model as people publish them: a Hugging Face sequence classifier with one score, and its own tokenizer.
 
-It reads text, not the policy's tokens: a prompt and a completion are written anew by its own chat template and cut by
-its own tokenizer, so its vocabulary may be any. Left out: weights in pickle files, and models that bring code.
+It reads text, not the policy's tokens: prompt and completion are rendered by its own chat template and tokenized by its
+own tokenizer, so it may have any vocabulary. Weights in pickle files and models with code of their own are refused.
 """
 
 from __future__ import annotations

@@ -160,10 +160,11 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def episode(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """One episode of the model `model`, which goes on after some turns: `begun`, each [what was written, what the model
-    reads in place of the environment's answer or null]. `turns` is how many the model writes at most, null for all.
+    """Play one episode with the model `model`, after the given turns `begun`: each is [its text, the text that the
+    model reads instead of the environment's answer, or null]. `turns` is the most turns that the model writes; null: no
+    limit.
 
-    The episode is that of `row`, or where it is null the first question of a quiz with this seed. Settings as in
+    The episode starts from `row`, or, if this is null, from the first question of a quiz with this seed. Settings as in
     `answer`.
 
     Raises:

@@ -139,9 +139,10 @@ _SAMPLING = tuple(knob.key for knob in (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKEN
 
 
 def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """See the module. `model`, `prompts` × `group_size` completions, `updates` before by `stepper`, `seed`;
-    `eval_prompts` are those on which the effect of one step is measured. `algorithms` are the keys of the algorithms to
-    compare; where there are none, all online ones but those that lack a teacher or give it a context.
+    """The job `one_batch`, see the module. `spec` has the `model`, `prompts` × `group_size` completions, the number of
+    `updates` that the algorithm `stepper` makes before, a `seed`, and the number of `eval_prompts` to measure the
+    effect of one step. `algorithms` are the keys of the algorithms to compare; by default all online algorithms,
+    without those that lack a teacher or give it a context.
 
     Raises:
         LabError: the model cannot be used, there is no such algorithm, or a setting is out of bounds.

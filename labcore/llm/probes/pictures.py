@@ -1,7 +1,7 @@
-"""Watch a loop from outside: its records, with the pictures of their steps.
+"""Watch a loop from outside and add samples and lines of its steps to its records.
 
-The loop tells its stages (`loops.stages`). Nothing here changes what is learnt: without this module the loop computes
-the same weights. Besides pictures it adds the metrics that compare the sampler with the trainer token by token.
+The loop yields its stages (`loops.stages`). This module does not change the training: without it the loop computes the
+same weights. It also adds the metrics that compare the sampler with the trainer token by token.
 """
 
 from __future__ import annotations

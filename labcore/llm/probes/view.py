@@ -1,7 +1,7 @@
-"""The pictures of a step: its groups token by token, and the surrogates along its update.
+"""The samples and the line of a step: its groups token by token, and the surrogates along its update.
 
-Both are made every so many steps on a part of the batch, so that they cost little and never change what is learnt: by a
-fixed schedule, or of a large network when the time of the run pays for it (`probes.budget`).
+Both are computed only at some steps and for a part of the batch, so they cost little time; they never change the
+training. Small networks have a fixed schedule; for large ones a time budget decides (`probes.budget`).
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def limited(session: LlmSession) -> bool:
 
 
 def watching(session: LlmSession) -> bool:
-    """True if the watched prompts are looked at in a step of a loop that does not sample: of a large network where the
-    time pays for it. A first look is expected to cost what the newest evaluation did."""
+    """True if a step of a loop without sampling measures the watched prompts: always for small networks, and within the
+    time budget for large ones. The first look is expected to take as long as the newest evaluation."""
     if not on(session):
         return False
     return not limited(session) or session.probes.affords(SAMPLES, session.step + 1, session.probes.evaluation)

@@ -1,9 +1,9 @@
 """Watched prompts: the run's answers to a few fixed prompts, and their probabilities before and after a step.
 
-They are chosen by the seed, answered with random numbers of their own, and rewarded and credited by the run's own
-rules, as if they were a small batch (so what a rule takes from its whole batch, it takes from these); a reward function
-of the user's is not called for them. Nothing here is learnt from. Probabilities are those of whole answers, the end
-token included, at the temperature of the loss: the sampling temperature where the run learns from its samples, else 1.
+The seed chooses the prompts, and their answers are sampled with separate random numbers. The run's own rules give their
+rewards and advantages as for a small batch, so a rule that uses the whole batch uses these answers. The user's reward
+function is not called for them. The run never trains on them. Probabilities are those of whole answers with the end
+token, at the temperature of the loss: the sampling temperature if the run trains on its samples, otherwise 1.
 """
 
 from __future__ import annotations

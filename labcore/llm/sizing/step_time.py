@@ -3,9 +3,9 @@ from the measured speed of matrix products of these sizes. Letters as in `passes
 
     sampling     P·S tokens of prompts, then T times the P·G rows by all weights, and the cache of keys and values read
     a pass       its tokens by the layers, and P·G·T tokens by the head
-    learning     for each update a pass and twice that for its gradient; with LoRA once, as weights stand still
+    learning     a pass for each update, and twice its time for the gradient; with LoRA once, as weights are frozen
 
-An estimate for completions of full length. Left out: rewards by programs of others, and what is only drawn.
+The estimate is for completions of full length. Left out: external reward functions, and the samples for the page.
 """
 
 from __future__ import annotations
