@@ -116,7 +116,8 @@ def _by_room(going: Sequence[Line], limit: int, turn_tokens: int) -> Iterator[tu
 
 
 def _answered(rendering: Rendering, going: Sequence[Line], drawn: Completions, limit: int, last: bool) -> list[Line]:
-    """The episodes that go on after a turn of each; after the `last` none does."""
+    """Add the sampled turn and its observation to each episode; returns the episodes that continue, none after the
+    `last` turn."""
     found, texts = list[Line](), decode(rendering.tokenizer, drawn, rendering.ends)
     turns = zip(going, texts, drawn.ids.tolist(), drawn.lengths.tolist(), drawn.sampled_logprobs.tolist(),
                 drawn.truncated.tolist(), strict=True)

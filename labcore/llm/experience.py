@@ -262,7 +262,7 @@ def _taught(session: LlmSession, sampled: Sampled) -> dict[str, Any]:
 
 
 def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollout:
-    """The rollout with what is kept of it by all that a completion earns: rewards of its tokens and a KL included."""
+    """The rollout after a selection by total rewards, which include the rewards of tokens and a KL in the reward."""
     kept = _kept(session, sampled.rewards, sampled.completions, total_rewards(session.in_force, rollout),
                  sampled.group_size)
     return replace(rollout, kept=None if bool(kept.all()) else kept)

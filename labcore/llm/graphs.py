@@ -32,8 +32,9 @@ from labcore.maths.logprobs import selective_log_softmax
 
 
 class FixedWeights:
-    """The weights themselves, which an optimizer, a checkpoint and a probe change in place; where `dtype` is "bf16"
-    copies of them, rounded anew for each batch: `forward.precision` makes new ones at every pass."""
+    """The weights at fixed addresses: the parameters themselves, which the optimizer, checkpoints and probes change in
+    place, or, if `dtype` is "bf16", copies that are rounded again for each batch (`forward.precision` would make new
+    tensors at every pass)."""
 
     def __init__(self, model: Network, dtype: str):
         self._places = _places(model)
@@ -185,7 +186,7 @@ class _Kept:
 
 
 class _Untrue(Exception):
-    """A recorded step is not the model's; the message says in what."""
+    """A recorded step differs from the model's own; the message says where."""
 
 
 class Graphs:
@@ -265,7 +266,8 @@ class Graphs:
 
     def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int,
                   eos: Ends) -> tuple[_Kept, Completions]:
-        """A new recording that has proven true, on this batch or on an earlier one, and what it drew."""
+        """A new recording that has passed its check, on this batch or on an earlier one, and the completions of this
+        batch."""
         decoder = StaticDecoder(batch.model, batch.shape, Generator(batch.generator.device))
         first = None if self._is_proven(batch, decoder) else self._first(batch, decoder, limit)
         beside = next((kept.recording for kept in self._kept.values()), None)
@@ -318,8 +320,8 @@ class Graphs:
 
 
 def _check(decoder: StaticDecoder, batch: _Batch, first: Tensor, eos: Ends) -> None:
-    """Compare what a recording drew with the tokens `first` (N, B) that the step drew itself, and their log-probs with
-    those of the plain forward pass, in one row of each group; up to each row's end. Raises _Untrue."""
+    """Compare a recording with the model, in one row of each group up to the row's end: its tokens with `first` (N, B),
+    the tokens of the unrecorded step, and its log-probs with those of the plain forward pass. Raises _Untrue."""
     count, prompts = len(first), len(batch.prompts)
     ends = is_end(first, eos)
     after = ends.cumsum(0) > ends.long()

@@ -265,6 +265,6 @@ def _peak() -> int:
 
 
 def _mapped() -> int:
-    """Bytes of files that are in this process's memory: libraries, which it shares with others, and of which the kernel
-    maps more or less around what is used. Linux alone tells them from the rest."""
+    """Bytes of files in this process's memory. They are libraries, which processes share, and the kernel maps varying
+    amounts around the used parts. Only Linux counts them separately."""
     return int(psutil.Process().memory_info().shared) if sys.platform == "linux" else 0

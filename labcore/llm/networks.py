@@ -83,7 +83,7 @@ def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def needs_scorer(knobs: Mapping[str, Any]) -> bool:
-    """True if a run's rewards come from trained reward models: they are brought to it, not built from its policy."""
+    """True if a run's rewards are those of trained reward models, which are loaded and not built from its policy."""
     return choices.needs_reward_model(knobs)
 
 

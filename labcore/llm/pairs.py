@@ -189,7 +189,7 @@ def _between(problem: Problem, sides: tuple[Generated, Generated], row: int, los
 
 
 def _of_sides(problem: Problem, *sides: tuple[Generated, int]) -> Pair:
-    """The pair of a chosen and a rejected completion, each a row of what was generated."""
+    """The pair of two completions, which are rows of `generated`: the chosen and the rejected one."""
     chosen, rejected = (generated.texts[row] for generated, row in sides)
     done = [(generated.completions, row) for generated, row in sides]
     first, second = (bool(each.truncated[row]) for each, row in done)

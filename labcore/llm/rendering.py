@@ -146,7 +146,7 @@ class Rendering:
 
     def _parted(self, prompt: list[int], wholes: list[list[int]],
                 texts: Sequence[str]) -> tuple[list[int], list[list[int]]]:
-        """The ids that the prompt and all of `wholes` begin with, and how each whole goes on.
+        """The ids that the prompt and all of `wholes` start with, and the rest of each whole.
 
         Where the only token of a prompt is merged with the answers, nothing is shared. The first token, which no model
         predicts, is then the prompt; where the answers begin with different ones, each is encoded by itself.

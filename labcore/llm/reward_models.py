@@ -61,7 +61,7 @@ def published(name: str, knobs: Mapping[str, Any]) -> TextScorer | TextStepScore
 
 
 def _check_steps(knobs: Mapping[str, Any], name: str, scorer: nn.Module) -> None:
-    """Check that a reward model scores what the run's reward source asks it for: whole answers, or the run's steps.
+    """Check that a reward model scores whole answers or steps, as the run's reward source requires.
 
     Raises:
         LabError: it does not.

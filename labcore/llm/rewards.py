@@ -252,7 +252,7 @@ def own_function(task: TextTask, problems: list[Problem], texts: list[str], prom
 
 
 def _summed(true: Rewards, parts: Mapping[str, Tensor], weights: list[float]) -> Rewards:
-    """Several rewards as one, by their weights, beside what is true."""
+    """The weighted sum of several rewards, together with the true score."""
     total = ensembles.weighted_sum(torch.stack([*parts.values()]), torch.tensor(weights, dtype=torch.float64))
     if weights == [1.0]:
         return Rewards(total, true.exact, {"gold": true.total}, may_lack=True)

@@ -201,8 +201,8 @@ def _of_sequences(knobs: Mapping[str, Any], rollout: Rollout, token_rewards: Ten
 
 
 def _compared(knobs: Mapping[str, Any], rollout: Rollout, totals: Tensor) -> Tensor:
-    """A mask of the completions that have a baseline: they are scored, and so is what the advantage compares them with.
-    (B, 1)
+    """A mask of the completions that have a baseline: they and the completions that the advantage compares them with
+    are scored. (B, 1)
 
     One that is the only scored of its group has none: its advantage is 0, and enters no mean and no spread. As in
     TRL's RLOO.

@@ -97,7 +97,7 @@ class LlmSession(State):
         self.labelled = labelled_pairs(place) if place else []
 
     def _equip(self, resume: Path | None = None) -> None:
-        """Hold the networks and optimizers that the algorithm needs: what is missing is built from the policy."""
+        """Add the networks and optimizers that the algorithm needs; missing networks are built from the policy."""
         kept = self.models
         self.models = networks.built(self.spec, self.knobs, kept)
         if needs_scorer(self.knobs):
@@ -262,7 +262,7 @@ class LlmSession(State):
 
 
 def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
-    """The knobs that say what a completion earns; none where the loop has no rewards."""
+    """The knobs that determine the reward of a completion; empty if the loop has no rewards."""
     chosen: list[Choice] = [choices.REWARD[source] for source in choices.sources_of(knobs)]
     chosen += [choices.SHAPING[str(knobs["shaping"])]] if "shaping" in knobs else []
     return {choice.key: [knobs[key] for key in choice.needs] for choice in chosen}

@@ -243,7 +243,8 @@ class _Mlp(torch.autograd.Function):
 
 
 def mlp(x: Tensor, delta: Tensor, norm: tuple[Tensor, float], weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """x + delta, and what the MLP of these `weights` (gate, up, down) adds to it after its `norm`. (N, H) each
+    """(x + delta, the output of the MLP with these `weights` (gate, up, down) after its `norm`, to add to it). (N, H)
+    each
 
     On CUDA only: few operations, and little kept for the backward pass.
     """

@@ -125,7 +125,8 @@ def _rivals(session: LlmSession, world: World) -> list[tuple[float, float | None
 
 
 def _tuples(session: LlmSession, count: int, rows: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """The completions of every batch, and in how many orders it comes: where the order says nothing, it comes once."""
+    """The possible batches, each as the indices of its completions with the number of its orders: a batch whose order
+    does not matter is listed once."""
     knobs = session.knobs
     grouped = int(knobs["prompts_per_step"]) > 1 and int(knobs["group_size"]) > 1
     if grouped or choices.SELECTION[knobs["selection"]].group or int(knobs.get("mini_batches", 1)) > 1:

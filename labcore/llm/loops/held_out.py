@@ -97,7 +97,7 @@ def answers(alone: LlmSession, rows: Rows) -> dict[str, float]:
 
 def _drawn(alone: LlmSession, problems: list[Problem], samples: int, score: Score,
            greedy: bool = False) -> list[tuple[Generated, Rewards]]:
-    """`samples` completions of each problem with their rewards, in parts no larger than what the run draws itself."""
+    """`samples` completions of each problem with their rewards, sampled in parts no larger than the run's own batch."""
     sampling, found = replace(Sampling.of(alone.knobs), greedy=greedy), []
     at_once = max(1, _at_once(alone.knobs) // samples)
     for start in range(0, len(problems), at_once):

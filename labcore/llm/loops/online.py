@@ -111,7 +111,7 @@ def updates_of(knobs: Mapping[str, Any]) -> int:
 
 
 def _begins_whole(knobs: Mapping[str, Any]) -> bool:
-    """True if the first update of a step is on exactly what its first round of sampling gave, by the same weights."""
+    """True if the first update of a step uses all completions of its first round of sampling, with the same weights."""
     return (int(knobs.get("mini_batches", 1)) == 1 and not choices.SELECTION[knobs["selection"]].refills
             and not off_policy(knobs))
 

@@ -92,7 +92,7 @@ def places_of(tokens: Tensor, extents: Tensor | None = None) -> tuple[Tensor, in
 
 
 def apart(tokens: Tensor) -> tuple[Tensor, int]:
-    """A place for each token, none of them shared. (P, G, L) -> (P, G, L), and the number of places"""
+    """A place for each token, without sharing. (P, G, L) -> (P, G, L), and the number of places"""
     count = tokens[0].numel()
     return torch.arange(count, device=tokens.device).view(tokens.shape[1:]).expand_as(tokens), count
 

@@ -54,8 +54,8 @@ class Tape:
         return 0 if self._taken else len(self._products)
 
     def recording(self, generated: int) -> Multiply:
-        """`product` for the sampler's next pass, written on the tape. `generated` is how many tokens the passes after
-        that of the prompts have in all, at the most."""
+        """`product` for the sampler's next pass, which also writes its results on the tape. `generated` is the most
+        tokens that all passes after the prompts have in total."""
         self._generated, self._passes = generated, self._passes + 1
         number, first = count(), self._passes == 1
 

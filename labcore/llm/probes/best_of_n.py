@@ -66,7 +66,8 @@ Step = list[Any]  # its text, its score, and what the verifier says of it
 
 def _graded(session: LlmSession, name: str, by: str, problem: Problem, generated: Generated,
             verified: bool, knobs: Mapping[str, Any]) -> tuple[list[float], list[list[Step]]]:
-    """The score of each answer by the reward model `name`, and its steps; none where whole answers are scored."""
+    """The score of each answer by the reward model `name`, and its scored steps; no steps for a model of whole answers.
+    """
     chat = session.rendering.template is not None
     nothing: list[list[Step]] = [[] for _ in generated.texts]
     if is_published(name):

@@ -145,7 +145,7 @@ def _offsets(rendering: Rendering, text: str, ids: Sequence[int]) -> list[tuple[
 
 
 def _spans(text: str, contents: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the contents stand in the rendered text; a template may strip what is around them."""
+    """The position of each content in the rendered text; a template may strip the whitespace around a content."""
     spans, end = [], 0
     for content in contents:
         inner = content if text.find(content, end) >= 0 else content.strip()

@@ -327,7 +327,7 @@ def _surrogate(knobs: Mapping[str, Any], ratio: Tensor) -> dict[str, list[float]
 
 def _completion(session: LlmSession, batch: Sampled, row: int, lists: dict[str, Any], met: dict[str, Any],
                 at: int) -> dict[str, Any]:
-    """A row of the batch, with what the lists hold at its place among those that are kept."""
+    """A row of the batch as JSON, with the values that the lists have for it."""
     completions = batch.completions
     length = int(completions.extents[row])
     tokens = token_texts(session.tokenizer, completions.ids[row, :length].tolist())
@@ -376,8 +376,8 @@ def _row(session: LlmSession, problem: Problem) -> dict[str, Any]:
 
 
 def _score(rewards: Rewards, row: int) -> dict[str, Any]:
-    """The reward of a completion, None where it could not be scored, what it is made of, and whether the completion is
-    wholly right."""
+    """The reward of a completion (None if it could not be scored), the parts of the reward, and whether the completion
+    is completely right."""
     reward = float(rewards.total[row])
     parts = {name: float(part[row]) for name, part in rewards.parts.items()}
     return {"reward": None if isnan(reward) else reward, "exact": bool(rewards.exact[row]),

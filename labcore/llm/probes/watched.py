@@ -198,7 +198,7 @@ def apart(session: LlmSession, step: int = 0, stream: int = WATCHED_STREAM) -> L
 
 
 def _choose(alone: LlmSession) -> tuple[Watched, ...]:
-    """Distinct prompts of the run's own problems or pairs, with what is to be followed of each."""
+    """Distinct prompts among the run's own problems or pairs, with the answers to track for each."""
     asked = _asked(alone, max(1, min(PROMPTS, _batch(alone) // BATCH_SHARE)))
     problems = [problem for problem, _ in asked]
     prompts = encode_prompts(alone.rendering, problems, alone.context - 1, alone.device)

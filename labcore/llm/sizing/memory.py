@@ -321,7 +321,7 @@ def asked(specs: Sequence[RunSpec]) -> jobs.Spec:
 
 
 def estimate(spec: RunSpec, found: Mapping[str, Any] | str) -> Estimate:
-    """The table of a run: `found` is what the job `asked` gave of it."""
+    """The table of a run; `found` is the result of the job `asked`."""
     if isinstance(found, str):
         return Estimate(spec, fault=found)
     return Estimate(spec, Sizes(**found), machine.free_memory(spec.device))

@@ -56,7 +56,7 @@ def speed_asked(spec: RunSpec, sizes: Sizes) -> jobs.Spec:
 
 @dataclass(frozen=True)
 class Need:
-    """The cost of a step: `seconds`, and `bytes` of memory at the most. `fits`: None if it is unknown."""
+    """The cost of a step: `seconds`, and the largest number of `bytes` in memory. `fits`: None if it is unknown."""
 
     seconds: float
     bytes: int
@@ -64,7 +64,7 @@ class Need:
 
 
 def need(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> Need:
-    """The cost of a step of a run; `speed` is what the job `speed_asked` found."""
+    """The cost of a step of a run; `speed` is the result of the job `speed_asked`."""
     found = memory.estimate(spec, vars(sizes))
     return Need(seconds(spec, sizes, speed), found.peak, found.sure)
 
@@ -170,8 +170,8 @@ def lighter(spec: RunSpec, sizes: Sizes, with_lora: Sizes | None, speed: Mapping
 
 
 def _together(spec: RunSpec, sizes: Sizes, with_lora: Sizes | None, speed: Mapping[str, Any]) -> Lighter | None:
-    """The first settings, one after the other, with which a step takes no longer than SLOW and fits: LoRA, then shorter
-    completions, then fewer. None where they do not come so far."""
+    """The fewest changes, in a fixed order, with which a step fits and takes at most SLOW: LoRA, then shorter
+    completions, then fewer. None if all of them are not enough."""
     adapts = with_lora is not None and not spec.knobs["lora_rank"]
     for way in _down(spec, {"lora_rank": ADAPTER} if adapts else {}):
         if other := changed(spec, way):
