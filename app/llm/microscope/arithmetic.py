@@ -287,7 +287,7 @@ def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
     if knobs.get("divergence", usual) == usual:
         loss, *added = choices.chosen(choices.PREFERENCE_LOSS, knobs)
         notes = ["before its weight, without the losses that are added"] * bool(added)
-        notes += ["of this order; the loss of a tie is the mean over both orders"] * bool(pair.get("tie"))
+        notes += ["of this order; the loss of a tie is the mean of both orders"] * bool(pair.get("tie"))
         line = Line("First loss" if added else "Loss", "ℓ", terms=("loss",), source="preference_loss",
                     note="; ".join(notes))
         found += words.lines(loss, words.numbers(knobs, margin=margin), None, line) if loss.worked else []
