@@ -54,7 +54,7 @@ def show(samples: Mapping[str, Any] | None, run: str) -> None:
 
 
 def telling(samples: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Turns]] | None:
-    """The group whose rewards differ most, and its best and its worst episode; one where all earned the same."""
+    """The group whose rewards differ most, with its best and worst episode; one episode if all rewards are equal."""
     groups = [(group, played) for group in samples.get("groups") or []
               if (played := [each for each in group["completions"] if each.get("turns")])]
     if not groups:
@@ -63,7 +63,7 @@ def telling(samples: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Turns]]
     def earned(each: Turns) -> float:
         return sum(float(turn["reward"]) for turn in each["turns"])
     group, played = max(groups, key=lambda pair: max(map(earned, pair[1])) - min(map(earned, pair[1])))
-    best = max(played, key=lambda each: (earned(each), len(each["turns"])))  # the longest shows how it read answers
+    best = max(played, key=lambda each: (earned(each), len(each["turns"])))  # if equal, the longest
     worst = min(played, key=lambda each: (earned(each), -len(each["turns"])))
     return group, [best] if earned(best) == earned(worst) else [best, worst]
 
@@ -74,12 +74,12 @@ def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
         "Highest and lowest reward of one group."
     cards = "".join(card(group["prompt"], each) for each in episodes)
     return (f'<p style="font-size:14px;margin:8px 0 6px"><b>Episodes of step {step:,}</b> <span class="rl-muted">{same}'
-            f'{_hidden(group.get("row"))} Blue: a turn of the model, with the reward that it earned. Grey: the '
-            f'environment, whose words no update learns.</span></p><div class="rl-episodes">{cards}</div>')
+            f'{_hidden(group.get("row"))} Blue: a turn of the model, with its reward. Grey: text of the '
+            f'environment, which the model is not trained on.</span></p><div class="rl-episodes">{cards}</div>')
 
 
 def _hidden(row: object) -> str:
-    """The hidden start of a group's episodes in words: the short values of its row."""
+    """The hidden state that a group's episodes start from: the short values of its row, as a sentence."""
     values = row.items() if isinstance(row, Mapping) else ()
     said = [f"{key} {value}" for key, value in values if isinstance(value, (int, float, str)) and len(str(value)) < 40]
     return f" Hidden start: {html.escape(', '.join(said))}." if said else ""
@@ -108,7 +108,7 @@ def _advantage(episode: Turns) -> str:
 
 
 def _moved(episode: Turns) -> str:
-    """How likely its turns were before the update and are after it; nothing where that was not measured."""
+    """The probability of the model's turns before and after the update; empty if it was not measured."""
     before, after = (episode.get(key) for key in ("old_logprobs", "logprobs"))
     if not before or not after or None in (*before, *after):
         return ""

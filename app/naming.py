@@ -146,7 +146,7 @@ def model_title(name: str, learnt: str = "") -> str:
 
 
 def metric(key: str, specs: Iterable[RunSpec | None]) -> Metric:
-    """A metric as all runs of these specs call it; by its usual name if they differ, or if one has no spec."""
+    """A metric under the name that all runs of these specs give it; its usual name if they differ or one is None."""
     if key not in RENAMED:
         return METRICS[key]
     found = {spec and in_run(key, spec.row, spec.task_row, spec.knobs) for spec in specs} or {None}

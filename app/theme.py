@@ -99,7 +99,7 @@ div:has(>.st-key-clock){top:calc(3.25rem + 55px);bottom:0;padding:2px 0 4px}
   div:has(>.st-key-bar),div:has(>.st-key-clock){position:static;box-shadow:none}}
 @media (hover:none),(pointer:coarse),(max-width:640px){
   .stButton kbd,.stTextArea [data-testid=InputInstructions]{display:none}}
-@media (hover:none){[data-testid=stElementToolbar]{display:none}} /* it would always cover a table's first rows */
+@media (hover:none){[data-testid=stElementToolbar]{display:none}} /* on touch it would stay over a table's rows */
 [data-stale=true],.stTabs [role=tabpanel],.stExpander summary{opacity:1!important;transition:none!important}
 .rl-status{font-size:15px;line-height:1.45;padding-top:2px;overflow-wrap:anywhere}
 .rl-status .rl-dot{width:9px;height:9px;border-radius:50%;display:inline-block;margin-right:.55rem}
@@ -270,8 +270,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def metric_text(metric: Metric, value: float, exact: bool = False) -> str:
-    """A metric's value as all pages write it: shares in percent, which have three digits if they are compared
-    (`exact`).
+    """A metric's value as all pages write it: shares in percent, with three digits if `exact`, as in comparisons.
 
     >>> match = Metric("exact_match", "Exact match", "share of completions", "", scale="rate")
     >>> metric_text(match, 0.9048), metric_text(match, 0.9048, exact=True)

@@ -4,9 +4,9 @@ The operations of the last step of the warm-up are counted by `torch.utils.flop_
 the forward and the backward pass. The peak is that of a large product in the same process, dtype and number of threads,
 by processor time. Operations over peak is the time below which no step with these products can fall.
 
-A step's products are smaller than that. So they are also made again by themselves, each of them some times in a row,
-and the fastest counts: what is left of a step beside their sum is what an implementation with the same products can
-save.
+The products of a step are smaller than the large one. So each of them is also repeated several times by itself, and its
+fastest time counts. The time of the step minus the sum of these times is the most that an implementation with the same
+products can save.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Shape = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # sizes, strides a
 
 
 class _Products(TorchDispatchMode):
-    """Counts the products of two matrices by the operation and the shapes that it is given."""
+    """Counts matrix products by operation and shapes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Counter:
 
     @torch.no_grad()
     def alone(self) -> float:
-        """Seconds of processor time of the products since then, made again without anything else."""
+        """Repeat the counted products by themselves and return their processor time in seconds."""
         found = 0.0
         for (operation, shapes), count in self._products.found.items():
             given = [_filled(*shape) for shape in shapes]
@@ -71,7 +71,7 @@ def _filled(sizes: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
 
 
 def fastest(do: Callable[[], Any]) -> float:
-    """Seconds of processor time of the fastest of some tries."""
+    """The least processor time of several calls, in seconds."""
     seconds = []
     for _ in range(TRIES):
         begun = time.process_time()
@@ -81,6 +81,6 @@ def fastest(do: Callable[[], Any]) -> float:
 
 
 def peak(dtype: torch.dtype, side: int = SIDE) -> float:
-    """Operations in a second of processor time, by the fastest of some products of two square matrices."""
+    """Floating-point operations per second of processor time, from the fastest of several square matrix products."""
     left, right = torch.rand(2, side, side).to(dtype)
     return 2 * side ** 3 / fastest(lambda: left @ right)

@@ -101,8 +101,7 @@ class Turn:
             self.counter = Counter()
 
     def _counted(self) -> tuple[float, float, float]:
-        """The operations of the step and of a second and the seconds of its products, after the turn that counts them.
-        """
+        """(operations of a step, operations per second, seconds of its products alone); zeros if not counted."""
         if self.counter is None:
             return 0.0, 0.0, 0.0
         import torch
@@ -243,8 +242,8 @@ def measure(save: Callable[[Path], None], sides: Mapping[str, Contender], names:
 
 @contextmanager
 def _started(sides: Mapping[str, Contender], names: Sequence[str], folder: Path, threads: int, counts: bool):
-    """A waiting process for each contender, and the pipes to them; ended on the way out. The lab's has the pages that
-    its workers have."""
+    """A waiting process per contender and a pipe to each; they end with the context. The lab's process has the memory
+    pages of its workers."""
     pipes, processes = {}, []
     for name in names:
         pipes[name], theirs = _spawn().Pipe()
@@ -305,8 +304,8 @@ def contest(options: argparse.Namespace, heading: str, save: Callable[[Path], No
 
 
 def bound(row: Row, counted: Times) -> str:
-    """A line on the least time of the step's matrix products, and that of its own products by themselves, with their
-    shares of the step's processor time."""
+    """A line with two times and their shares of the step's processor time: the products at peak speed, and the step's
+    own products alone."""
     least = counted.operations / counted.peak_operations
     return (f"{row.name:10}{counted.operations / 1e9:.2f} GFLOP a step at {counted.peak_operations / 1e9:.0f} GFLOP/s: "
             f"at least {1e3 * least:.0f} ms, {least / row.cpu_seconds:.0%} of the step; its own products alone "

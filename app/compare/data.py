@@ -72,7 +72,7 @@ class Chosen:
         return {trace.run: trace.title for trace in self.traces}
 
     def metric_of(self, key: str = "") -> Metric:
-        """A metric as these runs call it; the one looked at without a `key`."""
+        """Return the metric `key` (default: the chosen one) under the name that it has in these runs."""
         return naming.metric(key or self.metric, [trace.spec for trace in self.traces])
 
     @property

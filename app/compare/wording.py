@@ -168,8 +168,8 @@ def rows_in_order(table: Table, measure: str = "") -> list[Row]:
 
 def results(table: Table, looks: Mapping[str, Look], measure: str = "", going: bool = False,
             metric: Metric | None = None) -> str:
-    """The table as HTML, in the order of a measure; `looks` by the rows' labels. `going`: more runs are to come;
-    `metric`: the table's as these runs call it."""
+    """The table as HTML, sorted by `measure`. `looks` has the row labels as keys. `going`: some runs have not finished.
+    `metric`: the table's metric under the name that it has in these runs."""
     metric = metric or METRICS[table.metric]
     measures = [*table.equal, FINAL]
     costs = [head for head, there in (("Mean time per run", any(row.seconds for row in table.rows)),

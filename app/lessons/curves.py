@@ -85,7 +85,7 @@ def _curve(lesson: Lesson, curve: Curve) -> dict[str, list[float]]:
 
 
 def sheet(lesson: Lesson, curve: Curve, fixed: bool = False) -> Curve:
-    """The sheet, with what was drawn if it is fixed; the curve as it is drawn by now."""
+    """Show the drawing sheet, read-only if `fixed`, and return the curve drawn so far."""
     assert lesson.drawn is not None
     metric = METRICS[lesson.drawn.metric]
     setup = next(setup for setup in lesson.setups if setup.name == lesson.drawn.run)

@@ -67,7 +67,7 @@ def show(lesson: Lesson, following: Lesson | None) -> None:
 
 
 def _own(lesson: Lesson) -> None:
-    """The buttons that edit and download a lesson of one's own."""
+    """The buttons that edit and download the user's own lesson."""
     st.button("Edit", icon=":material/edit:", key="lesson:edit", type="tertiary", on_click=write, args=(lesson.name,),
               disabled=read_only())
     st.download_button("Download", folders.text_of(lesson.name), f"{lesson.name}.md", "text/markdown", type="tertiary",

@@ -104,7 +104,7 @@ def _cards(lessons: Sequence[Lesson], attempts: Attempts) -> None:
 
 
 def _card(lesson: Lesson, attempts: Sequence[Attempt]) -> None:
-    """The picture on the left; the title, the question and how far the reader is on the right."""
+    """A lesson's card: the picture on the left; the title, the question and the reader's progress on the right."""
     place = st.container()
     if not lesson.own:
         left, place = st.columns([1, 1.7], gap="small")
@@ -120,7 +120,7 @@ def _card(lesson: Lesson, attempts: Sequence[Attempt]) -> None:
 
 
 def _state(lesson: Lesson, attempts: Sequence[Attempt]) -> str:
-    """Where the lesson takes place, for how long, and how far the reader is, as HTML."""
+    """The reader's progress, the kind of run and the duration of a lesson, as HTML."""
     kind = KINDS[lesson.setups[0].spec.kind].label
     colour, said = words.state(attempts)
     begun = f'<span class="rl-dot" style="background:{colour}"></span>{html.escape(said)} ' if attempts else ""

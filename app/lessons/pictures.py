@@ -1,5 +1,5 @@
-"""The small picture of a lesson: its recorded curves. Before the reader's verdict it has only their beginning, and the
-directions in which they may go on.
+"""The small picture of a lesson: its recorded curves. Before the reader's verdict it shows only the first part of each
+curve, and dotted lines for the possible outcomes.
 
 Pure: HTML with SVG in it.
 """
@@ -18,11 +18,11 @@ from labcore.catalog.metrics import METRICS
 
 WIDE, HIGH = 240, 116  # of the view box; the picture is as wide as there is room
 LEFT, RIGHT, TOP, FLOOR = 5, 235, 6, 110
-BEGINNING = 0.3  # of the curves, drawn at most before the verdict: more would tell the answer
-OPENING = 0.36  # of the picture's width, which the beginning takes
-WAYS = (0.94, 0.5, 0.06)  # heights to which a curve may go
-PARTED = 0.1  # of the range of the last values: lines further apart would tell it too
-SPREAD = 30  # a largest value of more than so many times the least is drawn by factors
+BEGINNING = 0.3  # largest share of the curves before the verdict: more would give the answer away
+OPENING = 0.36  # share of the picture's width that the first part of the curves takes
+WAYS = (0.94, 0.5, 0.06)  # heights at which the dotted lines end
+PARTED = 0.1  # share of the spread at the end: beyond it the curves would give the answer away
+SPREAD = 30  # largest value / smallest value: above it the axis is logarithmic
 
 INK = {"light": "#1A1D21", "dark": "#E6E8EB"}
 
@@ -53,7 +53,7 @@ def picture(lesson: Lesson, whole: bool, ground: str) -> str:
 
 
 def _lines(lesson: Lesson, whole: bool) -> Iterator[Line]:
-    """Each run by the picture's metric; of a single run each metric, but for the one that is to be predicted."""
+    """One curve per run; of a single run one curve per metric, without the metric that the reader predicts."""
     curves = recorded.recorded(lesson) or {}
     if len(lesson.setups) > 1:
         for place, setup in enumerate(lesson.setups):
@@ -67,7 +67,7 @@ def _lines(lesson: Lesson, whole: bool) -> Iterator[Line]:
 
 
 def _bounds(lines: Sequence[Line]) -> tuple[float, float, bool]:
-    """(least, largest, whether by factors) of all values, and never a range of nothing."""
+    """(smallest, largest, whether the axis is logarithmic) of all values; the range is never empty."""
     every = [value for _, _, values in lines for value in values]
     low, high = min(every), max(every)
     by_factors = low > 0 and high > SPREAD * low
@@ -83,7 +83,7 @@ def _height(value: float, bounds: tuple[float, float, bool]) -> float:
 
 
 def _beginning(lines: Sequence[Line]) -> float:
-    """The share of the curves that is drawn before the verdict: as long as they lie together."""
+    """The share of the curves that is drawn before the verdict: up to where they separate."""
     longest = max((len(values) for _, _, values in lines), default=0)
     heights = [[_height(values[place * len(values) // longest], _bounds(lines)) for _, _, values in lines]
                for place in range(longest)]
@@ -108,12 +108,12 @@ def _path(values: Sequence[float], colour: str, share: float, bounds: tuple[floa
 
 
 def _at(height: float) -> float:
-    """The vertical place of a height from 0 to 1."""
+    """The y coordinate of a height from 0 to 1."""
     return FLOOR - height * (FLOOR - TOP - 6)
 
 
 def _ground(ink: str, ends: Sequence[float]) -> str:
-    """The floor, and from the middle of the `ends` of a beginning the ways on, with a question mark."""
+    """The floor, and dotted lines with a question mark from the mean height of `ends` to the possible outcomes."""
     floor = f'<path d="M{LEFT} {FLOOR}H{RIGHT}" stroke="{ink}" stroke-opacity=".35"/>'
     if not ends:
         return floor

@@ -11,13 +11,13 @@ from app.theme import number
 from labcore.catalog.amounts import likelihood
 
 LONG = 40  # characters of an answer in a sentence
-SMALL = 1e-3  # where no answer is likelier, log-probs are shown
-STILL = 5e-4  # a probability that changes by less stays where it is
+SMALL = 1e-3  # if all probabilities are below it, log-probs are shown
+STILL = 5e-4  # a probability that changes by less counts as unchanged
 
 
 def moved(before: float, after: float) -> str:
     """The change of a probability in words, such as "rises from 31 % to 47 %", from two log-probs (nats). If both
-    probabilities are too small to be told apart, the log-probs are named.
+    probabilities are below 0.1 %, the sentence has the log-probs instead.
 
     >>> moved(log(0.31), log(0.47)), moved(log(0.2), log(0.1)), moved(log(0.5), log(0.5002))
     ('rises from 31 % to 47 %', 'falls from 20 % to 10 %', 'stays at 50 %')
@@ -47,16 +47,17 @@ def sentence(group: dict[str, Any]) -> str:
 
 
 def _taught(answers: list[dict[str, Any]]) -> str:
-    """The answer that the teacher finds likeliest of those that are followed.
+    """The tracked answer that has the highest probability under the teacher.
 
     >>> _taught([{"text": "ab", "logprob_teacher": log(0.9)}, {"text": "b", "logprob_teacher": log(0.02)}])
-    'The teacher would write ab with 90 %.'
+    'The teacher would write ab with probability 90 %.'
     """
     known = [answer for answer in answers if answer.get("logprob_teacher") is not None]
     if not known:
         return ""
     best = max(known, key=lambda answer: answer["logprob_teacher"])
-    return f"The teacher would write {in_one_line(best['text'], LONG)} with {likelihood(best['logprob_teacher'])}."
+    return (f"The teacher would write {in_one_line(best['text'], LONG)} with probability "
+            f"{likelihood(best['logprob_teacher'])}.")
 
 
 def judged(sampled: list[dict[str, Any]], count: int) -> str:
@@ -101,7 +102,7 @@ def _right(answers: list[dict[str, Any]]) -> str:
     if not right:
         return ""
     change = sum(answer["after"] - answer["before"] for answer in known if answer["count"] and not answer["exact"])
-    rest = "" if abs(change) < STILL else f", that of the sampled wrong ones {'rises' if change > 0 else 'falls'}"
+    rest = "" if abs(change) < STILL else f", and that of the sampled wrong ones {'rises' if change > 0 else 'falls'}"
     which = "right one" if len(right) == 1 else f"{len(right)} right ones together"
     before, after = (_together(answer[f"logprob_{when}"] for answer in right) for when in ("before", "after"))
     return f"After the update the probability of the {which} {moved(before, after)}{rest}."
@@ -119,7 +120,7 @@ def _together(logprobs: Iterable[float]) -> float:
 
 
 def _favoured(sampled: list[dict[str, Any]]) -> str:
-    """Where no right answer is known: the change of the likeliest of the answers with the highest reward."""
+    """The change of the likeliest answer with the highest reward; used if no answer is known to be right."""
     known = [answer for answer in sampled if answer["reward"] is not None and answer["after"] is not None]
     if len({answer["reward"] for answer in known}) < 2:
         return ""

@@ -36,7 +36,7 @@ def able() -> list[RunRow]:
 
 
 def usual(runs: Sequence[RunRow]) -> tuple[str, ...]:
-    """Return the models of a page without a choice: the newest run that was trained on its base, beside it."""
+    """Return the models that a page shows by default: the newest run that was trained, beside its base."""
     trained = [run for run in runs if run.spec.row.loop != "sft"]
     first = next((run for run in trained if run.step), (trained or runs)[0])
     return Model(first.id, BASE).name, first.id

@@ -21,13 +21,13 @@ from labcore.analysis.studies.rows import STUDIES
 from labcore.analysis.studies.study import Study
 from labcore.analysis.studies.verdict import WORDS, needed
 
-INTRO = ("Claims of papers and tutorials, tested on small models: each with its runs, an interval over seeds, and a "
-         "verdict that follows from the interval by a fixed rule. A claim may hold for large models and fail here.")
+INTRO = ("Claims of papers and tutorials, tested on small models. Each study has runs, an interval over seeds, and a "
+         "verdict that a fixed rule derives from the interval. A claim may hold for large models and fail here.")
 
 
 @dataclass(frozen=True)
 class Place:
-    """The link's parameters: one study, or all of them where `study` is empty; the `model` of one that asks for it."""
+    """The link's parameters: `study` (empty: the list of all studies), and the `model` of a study that asks for one."""
 
     study: str = param("", link.one_of(STUDIES))
     model: str = param("")

@@ -36,7 +36,7 @@ KNOWN = "studies:known"
 
 
 def show(study: Study, named: Callable[[str], None]) -> None:
-    """The whole view. `named` opens it again with the model that a study asks for."""
+    """The whole view. `named(model)` opens it again for a model that the user has entered."""
     st.button("All studies", icon=":material/arrow_back:", type="tertiary", on_click=lambda: link.go({}))
     st.header(study.title, anchor=False)
     st.html(f'{picture.CSS}<div class="rl-claim">{html.escape(study.claim)}<small>Claim of {html.escape(study.source)}.'

@@ -77,7 +77,7 @@ def picture(draft: Draft, scene: Callable[[], None] | None = None) -> None:
 
 
 def frames(row: Algorithm, task: Task, values: Mapping[str, Value]) -> str:
-    """The large charts of a run with these knobs without anything in them, as HTML."""
+    """The empty frames of the large charts that a run with these knobs will have, as HTML."""
     panels = [PANELS[key] for key in row.charts(task)[:LARGE]]
     tiles = ""
     for panel in panels:
@@ -93,8 +93,7 @@ def _section(title: str, example: str, words: str) -> str:
 
 
 def _example(draft: Draft) -> tuple[str, str, str]:
-    """A prompt, an answer that is right and one that is wrong, as the sentence above has them: of the user's file where
-    there is one."""
+    """A prompt with a right and a wrong answer, as in the sentence above; from the user's file if there is one."""
     path, declared = draft.fields["data"].get(draft.task_row.data), tuple(draft.task_row.example.split(" → "))
     made = path or len(declared) < 3
     texts = _texts(draft.task_row.key, draft.kind.key, path, draft.of_task(), draft.fields["seed"]) if made else ()
@@ -108,8 +107,8 @@ def _example(draft: Draft) -> tuple[str, str, str]:
 
 @st.cache_data(show_spinner=False, max_entries=64)
 def _texts(task_key: str, kind: str, path: str | None, knobs: dict[str, Value], seed: int) -> tuple[str, ...]:
-    """The texts of the task's example, once for a file, since its path holds its content's hash; none where the task
-    cannot be made, which is said beside it."""
+    """The texts of the task's example; empty if the task cannot be made, which the page reports elsewhere. The cache is
+    safe for files, because an upload's path holds the hash of its content."""
     try:
         task = task_of(task_key, kind)
         row, _ = example(task, knobs, path, seed)
@@ -153,12 +152,12 @@ def _each_step(values: Mapping[str, Value]) -> bool:
 
 
 def _graded(values: Mapping[str, Value], plays: bool) -> tuple[str, str, str]:
-    """The card on the grading of answers in the online loop: title, example and words."""
+    """The card about grading in the online loop: title, example and words."""
     if any(each.teacher for each in chosen(ADVANTAGE, values)):
-        says = "A frozen model says how likely it finds each token. The reward is logged but not used."
+        says = "A frozen model grades each token by its own probability. The reward is logged but not used."
         if values.get("teacher") == SELF:
-            says = (f"The teacher is the model itself, which reads {chosen(TEACHER_CONTEXT, values)[0].label}. It says "
-                    "how likely it finds each token.")
+            says = (f"The teacher is the model itself, which reads {chosen(TEACHER_CONTEXT, values)[0].label}. "
+                    "It grades each token by its own probability.")
         return ("2 · The teacher grades each token", '<span class="rl-pos">+ likelier under the teacher</span><br>'
                 '<span class="rl-neg">− less likely under it</span><br>&nbsp;',
                 says)
@@ -195,7 +194,7 @@ def _steps(row: Algorithm, task: Task, example: tuple[str, str, str],
     taught, until = "Prompts with the right answers.", "Until its sampled answers reach the target."
     if task.pairs and task.verifiable and row.loop == "reward_model":
         pairs = ("Pairs of the task", "Two answers to each prompt, one of them chosen, with label noise.")
-    if not task.verifiable:  # what is right is what the user's file chose
+    if not task.verifiable:  # the user's file says which answer is right
         pairs = ("Pairs are read", "Each line of your file is a pair: a prompt, an answer that was chosen and one that "
                  "was rejected.")
         taught, until = "Each line of your file has a prompt and its chosen answer.", "Until its steps are done."

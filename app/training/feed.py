@@ -151,12 +151,12 @@ class Feed:
 
     @property
     def by_difficulty(self) -> bool:
-        """True if the first steps or the newest choose their prompts by difficulty: these are not the same prompts."""
+        """True if the first or the newest steps choose prompts by difficulty, so their values cannot be compared."""
         return any(map(by_difficulty, (self.spec.knobs, self.knobs())))
 
     @property
     def walks(self) -> bool:
-        """True if the run gathers experience, tokens or environment steps: planning does not."""
+        """True if the run samples tokens or takes environment steps; planning does neither."""
         return not self.steps or any(step.tokens or step.env_steps for step in self.steps)
 
     def axes(self) -> dict[str, str]:
@@ -230,11 +230,11 @@ def tiles(feed: Feed) -> list[Metric]:
 
 
 def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
-    """The metric as it is in this run: right completions by what the verifier checks, and a reward that is their share
-    says so; that of a proxy too.
+    """The metric under the name that it has in these runs. Right completions are named after the verifier's check, and
+    so is a reward that is their share; the reward of a proxy is called so.
     """
     feeds = list(feeds)
-    if not any(feed.steps for feed in feeds) and len({feed.spec.task for feed in feeds}) == 1:  # as it will be
+    if not any(feed.steps for feed in feeds) and len({feed.spec.task for feed in feeds}) == 1:  # no row yet
         spec = feeds[0].spec
         return in_run(metric.key, spec.row, spec.task_row, spec.knobs)
     exact = named("exact_match", _check(feeds))

@@ -61,7 +61,7 @@ def spec_for(run_id: str, by: str, knobs: Mapping[str, Any] | None = None, most:
 
 
 def _pinned(by: str) -> str:
-    """Return the judge, a reward model with its step: a later checkpoint is another judge."""
+    """Return the judge's name; a reward model's name gets its step, because a later checkpoint scores differently."""
     if by in (TASK, JUDGE, *VERIFIERS) or _is_function(by) or not is_reward_model(by):
         return by
     return model_names.pinned_reward_models(by)

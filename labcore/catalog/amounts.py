@@ -21,7 +21,7 @@ def percent(share: float | None) -> str:
 
 
 def likelihood(logprob: float) -> str:
-    """The probability of a log-prob, nats: never 0, however small.
+    """The probability of a log-prob (nats) in percent; never "0 %", however small.
 
     >>> likelihood(math.log(0.2)), likelihood(-1400.0), likelihood(0.0)
     ('20 %', '<0.1 %', '100 %')

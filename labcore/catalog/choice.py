@@ -322,8 +322,8 @@ class SftLoss(Choice):
 
 @dataclass(frozen=True, eq=False)
 class TeacherContext(Choice):
-    """A context that a teacher reads beside the prompt. `group`: it may be another completion of the same prompt.
-    `feedback`: it may be what the task says of a completion."""
+    """A context that a teacher reads in addition to the prompt. `group`: it may be another completion of the same
+    prompt. `feedback`: it may be the task's feedback on a completion."""
 
     group: bool = False
     feedback: bool = False

@@ -69,7 +69,7 @@ RULES = (
           "selection": _keys(each for each in choices.SELECTION if not each.ranks)},
          "neither the advantage nor the selection uses the KL in the reward"),
     Rule(("teacher",), {}, "no part of the run asks a teacher", lambda values: not choices.needs_teacher(values)),
-    Rule(("context_template",), {"teacher_context": ("nothing", "feedback")}, "the teacher has no such context",
+    Rule(("context_template",), {"teacher_context": ("nothing", "feedback")}, "the teacher reads no right answer",
          lambda values: not values.get("context_share")),
     Rule(("feedback_template",), {"teacher_context": _keys(each for each in choices.TEACHER_CONTEXT
                                                            if not each.feedback)}, "the teacher reads no feedback"),

@@ -19,8 +19,8 @@ FAMILIES: tuple[ChartFamily, ...] = get_args(ChartFamily)
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart: the metrics drawn on it, in order; the first one gives the headline number, unless they are `peers`:
-    then none of them stands for the others.
+    """One chart: the metrics drawn on it, in order. The first one gives the headline number, unless the metrics are
+    `peers`: then the chart has no headline number.
 
     `family` says what its metrics are about: charts of one family share a hue. `small`: shares that are usually near
     zero, so that their axis ends soon after the largest instead of at 1. `groups`: it is about completions of one

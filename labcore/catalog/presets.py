@@ -254,10 +254,10 @@ _LLM = (
         "the Playground."),
         "reward", 'last(run, "reward") > 0.9 and first(run, "reward") < 0.7 and last(run, "episodes/unended_frac") < '
         '0.1', steps=60, task="guess", lines=("reward", "episodes/unended_frac")),
-    Preset("calculator", "A calculator", "A question is answered with a tool that the model calls", (
+    Preset("calculator", "A calculator", "The model calls a tool to answer a question", (
         "The share of solved episodes rises from about three quarters to about 90 % in half a minute.",
         "To solve an episode, the model must copy the question into <tool>…</tool>, read the value and write it down.",
-        "Read the two dialogues below the prompt: in a lost one, the call or the answer has a slip of one character."),
+        "Read the two dialogues below the prompt: in a failed one, a character of the call or the answer is wrong."),
         "reward", 'last(run, "reward") > first(run, "reward", 1) + 0.08 and last(run, "reward") > 0.8', steps=30,
         task="lookup", lines=("reward", "frac_reward_zero_std")),
 )

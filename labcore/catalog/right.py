@@ -47,14 +47,14 @@ def _right_completions(check: str) -> Metric:
 
 @cache
 def share_of(exact: Metric, metric: Metric) -> Metric:
-    """The reward, or its spread, of a run whose reward is the share of right completions: named after their check."""
+    """The reward or its spread under the name of the check, for runs whose reward is the share of right completions."""
     label = f"{metric.label} ({exact.inline})" if metric.key == "reward" else metric.label
     return replace(metric, label=label, unit=exact.unit, scale="rate")
 
 
 def in_run(key: str, row: Algorithm, task: Task, knobs: Mapping[str, Value]) -> Metric:
-    """A metric as a run of these settings calls it: the mean reward is the share of right completions if the task's
-    verifier gives all rewards, and no partial ones."""
+    """A metric under the name that it has in a run with these settings. If all rewards are 0 or 1 from the task's
+    verifier, the mean reward is the share of right completions and is named so."""
     if key not in RENAMED:
         return METRICS[key]
     exact = named("exact_match", right(task, knobs))

@@ -29,7 +29,7 @@ class Task:
     {prompt}, `goal`." `goal` has an entry for each value of the knob that decides what earns reward, and "" for all
     others.
 
-    `graded` are the values of such a knob with which rewards may lie between 0 and 1; "" if they always may.
+    `graded` are the values of this knob for which a completion may get a reward between 0 and 1; "" means always.
     """
 
     key: str

@@ -15,8 +15,8 @@ from labcore.errors import LabError
 from labcore.runs.models import spec_of
 from labcore.runs.spec.model_names import parse
 
-_MODEL = ("the id of a run, id@step, id@best (by held-out rows), base:id (what it started from) or start:id (the "
-          "untrained weights)")
+_MODEL = ("the id of a run, id@step, id@best (by held-out rows), base:id (the model that it started from) or "
+          "start:id (the untrained weights)")
 
 
 def add_to(add: Add) -> None:
@@ -24,7 +24,7 @@ def add_to(add: Add) -> None:
     ask = add("answer", answer, "let models answer a prompt, or questions of their task, with the same random numbers")
     ask.add_argument("models", nargs="+", metavar="MODEL", help=_MODEL)
     what = ask.add_mutually_exclusive_group(required=True)
-    what.add_argument("--prompt", help="the prompt; with --json, token by token beside the base")
+    what.add_argument("--prompt", help="the prompt; --json adds the log-probs of each token, also under the base")
     what.add_argument("--questions", type=int, metavar="N", help="ask N problems of the runs' task instead")
     ask.add_argument("--answer", help="the right answer, for the verifier of the runs' task")
     ask.add_argument("--count", type=int, default=4, help="number of answers to the prompt")

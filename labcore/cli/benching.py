@@ -32,9 +32,9 @@ def add_to(add: Add) -> None:
     sub.add_argument("--problem", default=kinds.kind(KIND).task, choices=list(kinds.kind(KIND).tasks))
     sub.add_argument("--model", default=kinds.kind(KIND).model, choices=list(kinds.kind(KIND).models))
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
-                     help="for those that have the knob; may be repeated")
+                     help="a knob of all algorithms that have it; may be repeated")
     sub.add_argument("--critic", default=bench.CRITICS[0], choices=bench.CRITICS,
-                     help="the critic of algorithms with one: as it begins, or the exact values")
+                     help="the critic of algorithms that have one: untrained, or the exact values")
     sub.add_argument("--progress", type=float, default=bench.PROGRESS,
                      help="how far the frozen policy is trained: the share of the distance from its reference to the "
                           "best reward (default: %(default)s)")

@@ -47,7 +47,7 @@ def add_to(add: Add) -> None:
 
     take = add("import", import_files, "import the metrics of another tool (TRL, verl, W&B, Stable-Baselines3) as CSV, "
                "JSON or Parquet, or the run of a capsule")
-    take.add_argument("files", nargs="*", metavar="FILE", help="none: list what is imported")
+    take.add_argument("files", nargs="*", metavar="FILE", help="without FILE: list the imports")
     take.add_argument("--label", default="", help="the group it is compared in; files of one label are its seeds")
     take.add_argument("--json", action="store_true", help="print JSON")
 

@@ -28,7 +28,7 @@ from labcore.runs.spec.run_spec import RunSpec, default_threads, knobs_of, make
 HEADS = ("Algorithm", "Models held", "Batch", "Weights", "Gradients + optimizer", "Activations", "Step", "× PPO")
 WIDTH = 110  # of a line of words
 NOTES = ("Counted, 4 bytes a number: weights (shared weights once), gradients, and AdamW's two moments.",
-         "Measured: activations (peak of what the backward pass needs), and the fastest of a few steps",
+         "Measured: activations (peak memory for the backward pass), and the fastest of a few steps",
          "without evaluations, in processor time with one thread. × is the number of updates in a step. No algorithm",
          "holds an old policy: its log-probs are kept with the batch.")
 
@@ -41,10 +41,10 @@ def add_to(add: Add) -> None:
     sub.add_argument("--task", help="see: python -m labcore list")
     sub.add_argument("--model", help="tiny, small, medium, a Hugging Face folder or hub id, or RUN")
     sub.add_argument("--set", action="append", default=[], metavar="KNOB=VALUE", dest="knobs",
-                     help="for those that have the knob; may be repeated")
+                     help="a knob of all algorithms that have it; may be repeated")
     sub.add_argument("--threads", type=int, help="torch threads (default: 1 for the built-in models, else all cores)")
-    sub.add_argument("--again", action="store_true", help="measure again what was measured before")
-    sub.add_argument("--counted", action="store_true", help="measure nothing: print what is known")
+    sub.add_argument("--again", action="store_true", help="repeat existing measurements")
+    sub.add_argument("--counted", action="store_true", help="measure nothing: print existing measurements")
     sub.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -22,9 +22,9 @@ def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--labels", metavar="FILE", help="of a reward model: learn from these labelled pairs too")
     rewarding.add_options(sub)
     sub.add_argument("--fresh", action="store_true", help="fresh random numbers (default: common random numbers, the "
-                     "parent's, so that only what you set makes a difference)")
+                     "parent's, so that only your settings differ)")
     sub.add_argument("--seed", type=int, help="the seed of the fresh random numbers")
-    sub.add_argument("--steps", type=int, help="the step at which it ends (default: where the parent does)")
+    sub.add_argument("--steps", type=int, help="the last step (default: the parent's number of steps)")
     commands.add_log(sub)
     sub.add_argument("--out", metavar="DIR", help="also export the result here")
     sub.add_argument("--json", action="store_true", help="print one JSON object at the end")

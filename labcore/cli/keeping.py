@@ -62,9 +62,9 @@ def add_to(add: Add) -> None:
     what.add_argument("--files", action="store_true", help="delete old checkpoints, samples and exports; curves, "
                       "results, the first and the newest checkpoint stay")
     what.add_argument("--uploads", action="store_true", help="delete the texts, prompts, pairs and weights that no run "
-                      "uses any more, not even one in the trash; those of the "
+                      "uses any more, not even one in the trash; files of the "
                       "last day are kept")
-    what.add_argument("--trash", action="store_true", help="delete for good what is in the trash")
+    what.add_argument("--trash", action="store_true", help="delete everything in the trash for good")
     clean.add_argument("--yes", action="store_true", help="do it")
 
 

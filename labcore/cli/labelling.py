@@ -23,7 +23,7 @@ SKIP, QUIT = "s", "q"
 def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
     sub = add("label", label, "sample pairs of completions from a model and label them for a reward model")
-    sub.add_argument("model", metavar="MODEL", help="the id of a run, id@step, or base:id (what it started from)")
+    sub.add_argument("model", metavar="MODEL", help="the id of a run, id@step, or base:id (its base model)")
     sub.add_argument("--pairs", type=int, default=256, metavar="N", help="how many pairs to sample")
     sub.add_argument("--against", metavar="MODEL", help="take one side of each pair from this model, for example "
                      "base:id")

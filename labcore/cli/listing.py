@@ -1,4 +1,4 @@
-"""The command `list`: the names in the catalog of a kind of run, or some of them in full."""
+"""The command `list`: print the names in the catalog of a kind of run, or the full entries of given names."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Tables = Mapping[str, Mapping[str, Any]]
 
 def add(sub: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    sub.add_argument("names", nargs="*", metavar="NAME", help="an algorithm, task or preset, to see all of it, such as "
-                     "the knobs; without a name the command lists the names")
+    sub.add_argument("names", nargs="*", metavar="NAME", help="an algorithm, task, model or preset to print "
+                     "in full, such as an algorithm with its knobs; without NAME the command prints all names")
     sub.add_argument("--kind", default="llm", choices=list(KINDS))
     sub.add_argument("--json", action="store_true", help="print JSON, with all knobs")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the algorithms, tasks, models and presets of a kind of run, or those of these names in full."""
+    """Print the names of a kind's algorithms, tasks, models and presets, or the full entries of the given names."""
     row = kind(options.kind)
     found = _tables(row, options.names)
     if options.json:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tables(row: Kind, names: list[str]) -> Tables:
-    """The tables of a kind, with the entries of these names, or all.
+    """The catalog tables of a kind of run, reduced to the entries `names` if any are given.
 
     Raises:
         LabError: no table has one of the names.
@@ -93,7 +93,7 @@ def _lines(words: Mapping[str, str]) -> None:
 
 
 def _in_full(row: Kind, each: Any) -> str:
-    """All of an algorithm, task, preset or model, in lines."""
+    """The full entry of an algorithm, task, preset or model, as lines of text."""
     if isinstance(each, Algorithm):
         others = models.by_weights(each, row)
         return "\n".join([f"{each.key}  {each.summary}", *(

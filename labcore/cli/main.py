@@ -196,7 +196,7 @@ def _add_run(sub: argparse.ArgumentParser) -> None:
                      "for KTO also with prompt, completion and label")
     sub.add_argument("--held-out", metavar="FILE", dest="held_out", help="a second file, in the layout of the first, "
                      "used for evaluation only; without it a share of your file is held out (--set held_out=0.1)")
-    sub.add_argument("--labels", metavar="FILE", help="pairs that a reward model learns from beside its others: JSONL "
+    sub.add_argument("--labels", metavar="FILE", help="further pairs for training a reward model: JSONL "
                      "with prompt, chosen, rejected, or the name that the command label printed")
     sub.add_argument("--text", metavar="FILE", help="your own text: a plain text file in UTF-8")
     sub.add_argument("--maze", metavar="FILE", help="your own maze: JSON, as the maze page saves it")

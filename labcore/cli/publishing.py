@@ -13,7 +13,7 @@ from labcore.runs.store.store import Store
 
 def add_to(add: Add) -> None:
     """Add the command to the parser by its `add(name, command, help)`."""
-    sub = add("publish", publish_runs, "send to the object store (RL_LAB_ARTIFACTS) what this machine has and it lacks")
+    sub = add("publish", publish_runs, "upload this machine's files that the object store (RL_LAB_ARTIFACTS) lacks")
     sub.add_argument("runs", nargs="*", metavar="RUN", help="only these runs")
     sub.add_argument("--again", action="store_true", help="send files again that the store already has, because they "
                      "may be damaged")

@@ -70,7 +70,7 @@ def study(options: argparse.Namespace) -> int:
     if options.study not in STUDIES:
         raise LabError(f"There is no study {quoted(options.study)}: {suggestion(options.study, list(STUDIES))}")
     chosen, store = STUDIES[options.study], Store()
-    if options.model or not options.show:  # else the runs on the model of the newest are shown
+    if options.model or not options.show:  # otherwise show the runs with the newest run's model
         chosen = plan.of_model(chosen, options.model)
     store.reconcile()
     if not options.show:

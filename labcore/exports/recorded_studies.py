@@ -59,8 +59,8 @@ def _recorded(store: Store, study: Study, runs: Runs, machine: str) -> Recorded:
 
 
 def _capsule(store: Store, study: Study, row: RunRow) -> dict[str, str]:
-    """Write the capsule of a run; the fields that name it. A run on a model of the reader's own has none, because it
-    would hold that model."""
+    """Write the capsule of a run and return the fields that name it. Runs on a user's model get no capsule, because it
+    would contain the model."""
     CAPSULES.mkdir(exist_ok=True)
     file = CAPSULES / f"{study.key}.capsule.zip"
     packing.write(store, row.id, file, light=packing.starts_anew(row.spec))

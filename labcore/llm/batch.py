@@ -44,7 +44,7 @@ class Prompts:
 
 @dataclass(frozen=True)
 class Completions:
-    """B = P·G completions, those of one prompt together.
+    """B = P·G completions, sorted by prompt.
 
     ids (B, T); mask (B, T), True = counts: every token up to and with the end token, of conversations and episodes
     only those that the assistant says; truncated (B,), True where the
@@ -87,7 +87,7 @@ def all_ends(eos: Ends) -> list[int]:
 
 
 def one_end(eos: Ends) -> int:
-    """The first of them, which stands in the places after a completion's end."""
+    """The first end token. It also pads the places after a completion's end."""
     return all_ends(eos)[0]
 
 

@@ -1,12 +1,12 @@
 """Write and read the checkpoints of a language model's run: safetensors and JSON only.
 
-    policy/                       the policy as other programs load it, or with LoRA its adapter
-    NAME.safetensors              each other network that is kept: all of it, or with LoRA all but the frozen weights
+    policy/                       the policy in the Hugging Face format, or with LoRA its adapter
+    NAME.safetensors              every other network of the checkpoint; with LoRA without the frozen weights
     scorer/, scorer_2/ …          the reward models that give the rewards
-    optimizer_NAME.safetensors    the moments of each network that learns; empty where they were dropped
-    generator.safetensors         the state of the generator that samples
-    queue.safetensors             completions that were sampled and wait, or may come again; only where there are some
-    state.json                    counters, knobs, pairs, what was learnt beside the networks, the other random numbers
+    optimizer_NAME.safetensors    the moments of each trained network; empty if they were dropped
+    generator.safetensors         the state of the random generator that samples
+    queue.safetensors             sampled completions that wait for an update or may be replayed, if there are any
+    state.json                    counters, knobs, pairs, learnt numbers outside the networks, other random generators
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ from labcore.tasks.task import Problem
 
 
 def demonstrations(session: LlmSession, problems: Sequence[Problem]) -> tuple[Tensor | None, Tensor | None]:
-    """The tokens of each problem's answer, and those of them that count; none where the run imitates nothing. (P, D)
+    """The tokens of each problem's answer and a mask of the tokens that count, (P, D) each; (None, None) if the run
+    imitates nothing.
 
     Raises:
         LabError: no problem has an answer.

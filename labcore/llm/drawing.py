@@ -46,6 +46,6 @@ def next_rows(session: Draws, draw: Callable[[int, Any], list[Row]], count: int,
 
 
 def epochs_done(session: Draws) -> dict[str, float]:
-    """The metric `epoch`: how often the run has been through its rows; nothing where it draws them at random."""
+    """The metric `epoch`: the number of passes over the run's rows; empty if rows are drawn at random."""
     epoch, drawn, size = session.drawn[ROWS]
     return {"epoch": epoch + drawn / size} if size else {}

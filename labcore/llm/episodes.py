@@ -28,8 +28,8 @@ class Draw(Protocol):
 
 @dataclass
 class Line:
-    """An episode under way as tokens: those of its prompt, and those after it with their log-probs, nats. `own`: the
-    model wrote it. `cut`: a limit of tokens ended the episode."""
+    """The tokens of an unfinished episode: the prompt, then the later tokens with their log-probs, nats. `own`: the
+    model sampled the token. `cut`: a limit of tokens ended the episode."""
 
     play: Play
     prompt: list[int]
@@ -39,7 +39,7 @@ class Line:
     cut: bool = False
 
     def add(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> None:
-        """Append tokens of the model with their log-probs, or without those tokens of an observation."""
+        """Append sampled tokens with their log-probs, or tokens of an observation without log-probs."""
         self.ids += ids
         self.own += [logprobs is not None] * len(ids)
         self.logprobs += logprobs or [0.0] * len(ids)
@@ -67,8 +67,9 @@ class Line:
 def played(task: EnvironmentTask, rendering: Rendering, problems: Sequence[Problem], group_size: int,
            prompts: Prompts, limit: int, draw: Draw, begun: Sequence[Begun] = (),
            most: int | None = None) -> tuple[Completions, list[str]]:
-    """`group_size` episodes of each problem, of at most `limit` tokens with their observations: all of a group begin
-    in the same state. `truncated` are those that this limit cut; the turn limit cuts none.
+    """Play `group_size` episodes of each problem; all episodes of a group start in the same state. `limit` counts the
+    tokens of an episode with its observations; `truncated` marks episodes that reached it. Episodes that reach the
+    limit of turns are not truncated.
 
     All episodes continue after the turns `begun`, whose log-probs are 0; the model writes at most `most` further turns.
 
@@ -115,7 +116,8 @@ def _by_room(going: Sequence[Line], limit: int, turn_tokens: int) -> Iterator[tu
 
 
 def _answered(rendering: Rendering, going: Sequence[Line], drawn: Completions, limit: int, last: bool) -> list[Line]:
-    """The episodes that go on after a turn of each; after the `last` none does."""
+    """Add the sampled turn and its observation to each episode; returns the episodes that continue, none after the
+    `last` turn."""
     found, texts = list[Line](), decode(rendering.tokenizer, drawn, rendering.ends)
     turns = zip(going, texts, drawn.ids.tolist(), drawn.lengths.tolist(), drawn.sampled_logprobs.tolist(),
                 drawn.truncated.tolist(), strict=True)

@@ -23,7 +23,8 @@ from labcore.tasks.task import Problem
 
 
 def score_metrics(rewards: Rewards, completions: Completions) -> dict[str, float]:
-    """Reward, share that is right and lengths of completions; what could not be scored is left out of the rewards."""
+    """The mean reward, the share of right completions and the lengths. Completions that could not be scored do not
+    count in the mean reward."""
     scored = rewards.total[~rewards.total.isnan()].float()
     metrics = {} if not len(scored) else {
         "reward": float(scored.mean()), "reward_std": float(scored.std(correction=min(1, len(scored) - 1)))}
@@ -57,8 +58,8 @@ def zero_variance(rewards: Tensor) -> float:
 
 
 def group_shares(rewards: Tensor, exact: Tensor) -> dict[str, float]:
-    """The shares of groups of equal rewards, of groups without a right completion and of those that are all right.
-    (P, G), bool (P·G,)"""
+    """The shares of groups with equal rewards, groups without a right completion, and groups with only right ones. (P,
+    G), bool (P·G,)"""
     right = exact.view(len(rewards), -1)
     return {"frac_reward_zero_std": zero_variance(rewards),
             "groups/solve_none_frac": float((~right.any(1)).double().mean()),
@@ -81,7 +82,7 @@ def _flat(rewards: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics of one completion for each of `eval_prompts` fresh prompts, and what they were made from."""
+    """The metrics of one completion for each of `eval_prompts` new prompts, with the completions themselves."""
 
     metrics: dict[str, float]
     problems: list[Problem]
@@ -108,7 +109,8 @@ def _evaluate(session: LlmSession) -> Evaluation:
 
 
 def kl_to_reference(session: LlmSession, generated: Generated) -> dict[str, float]:
-    """The KL of the policy to its reference from what the policy has just sampled; nothing where none is held."""
+    """The KL of the policy to its reference, estimated from completions that the policy has just sampled; empty if the
+    run has no reference."""
     if REFERENCE not in session.models:
         return {}
     completions = generated.completions

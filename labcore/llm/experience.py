@@ -1,8 +1,8 @@
-"""Collecting a batch: sample, reward, shape and select, until it is full, then look up the other networks.
+"""Collect a batch: sample, reward, shape and select until it is full, then run the other networks on it.
 
     prompts → generate → reward → shape → select
 
-Each of them is a choice of the run's; nothing here knows which.
+The run chooses the function of each part; this module does not know which one it is.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def _by_level(sampled: Sampled) -> dict[str, float]:
 
 
 def prompt_rng(session: LlmSession, round: int = 0, number: int | None = None) -> np.random.Generator:
-    """The random numbers that choose the prompts of the next step, where they are not drawn in epochs: of the seed and
-    the step, and of nothing else. `number` is the step that a batch is for, where that is a later one.
+    """The random generator that chooses the prompts of the next step if they are not drawn in epochs; it depends only
+    on the seed and the step. `number` is the step of the batch if that is a later one.
 
     So all algorithms of one seed get the same prompts, however many numbers they draw for other things. Every further
     round of sampling has its own.
@@ -262,7 +262,7 @@ def _taught(session: LlmSession, sampled: Sampled) -> dict[str, Any]:
 
 
 def _selected(session: LlmSession, sampled: Sampled, rollout: Rollout) -> Rollout:
-    """The rollout with what is kept of it by all that a completion earns: rewards of its tokens and a KL included."""
+    """The rollout after a selection by total rewards, which include the rewards of tokens and a KL in the reward."""
     kept = _kept(session, sampled.rewards, sampled.completions, total_rewards(session.in_force, rollout),
                  sampled.group_size)
     return replace(rollout, kept=None if bool(kept.all()) else kept)
@@ -282,7 +282,7 @@ def sample_round(session: LlmSession, round: int, tape: Tape | None = None, numb
 
 
 def answered(session: LlmSession, problems: list[Problem], tape: Tape | None = None) -> Sampled:
-    """G completions of each problem, what they earn and which are kept."""
+    """Sample G completions of each problem, compute their rewards, and select the completions to keep."""
     with sampling_weights(session):
         generated = generate(session, session.policy, problems, int(session.knobs["group_size"]),
                              Sampling.of(session.knobs), tape)

@@ -31,8 +31,8 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Misfit:
-    """A row that cannot be used as it is: `tokens` of a prompt that is too long, or the `fault` of its rendering. `of`
-    is the file that it stands in, where that is not the run's own."""
+    """A row that cannot be used as it is: its prompt has too many `tokens`, or its rendering has a `fault`. `of` is the
+    name of its file, if that is not the run's own file."""
 
     row: Asked
     tokens: int = 0
@@ -42,7 +42,7 @@ class Misfit:
 
 @dataclass(frozen=True)
 class Fit:
-    """The rows that are left out and those that are cut, for a `room` of so many tokens.
+    """The rows that are left out and the rows that are cut, because prompts may have at most `room` tokens.
 
     `system_in_user_turn`: the template has no system turn, and rows have one.
     """
@@ -73,8 +73,8 @@ class Fit:
 
 def fitted(rendering: Rendering, rows: Sequence[Asked], room: int, knobs: Mapping[str, Any],
            besides: Mapping[str, Sequence[Asked]] = MappingProxyType({})) -> Fit:
-    """Sort the rows to train on, and of those `besides` by the names of their files, by the knobs
-    `long_prompts` and `unusable_rows`.
+    """Check the training rows and those of further files (`besides`, by file name), and leave out or cut unusable ones
+    as the knobs `long_prompts` and `unusable_rows` say.
 
     Raises:
         LabError: some cannot be used, and are not to be left out; or none is left to train on.
@@ -136,7 +136,7 @@ def _of_some(rendering: Rendering, rows: Sequence[Asked], room: int) -> Iterator
 
 
 def unfit(found: Sequence[Misfit], room: int) -> str:
-    """The sentence that refuses a file for its misfits: how many there are, which rows, and what can be done."""
+    """The error text for a file with unusable rows: their number, their lines, and how to fix them."""
     long, faulty = [each for each in found if each.tokens], [each for each in found if each.fault]
     if faulty:
         more = f" The same applies to {_lines(faulty[1:])}." if faulty[1:] else ""

@@ -118,7 +118,7 @@ def continued(session: LlmSession, model: Network, problems: Sequence[Problem], 
 
 def _drawn(session: LlmSession, model: Network, prompts: Prompts, group_size: int, how: Mapping[str, Any],
            tape: Tape | None) -> Completions:
-    """Completions by what the run samples with: a sampler from outside, recorded steps, or the lab's own sampler."""
+    """Completions by the run's sampler: an external one, recorded steps, or the lab's own."""
     dtype = session.knobs["dtype"]
     if isinstance(model, Mixture):  # two networks at once: only the lab's own sampler has them
         with precision(model, dtype):

@@ -1,12 +1,12 @@
 """Decoding on a GPU by replaying a recorded step, so that a token costs one launch and not hundreds of them.
 
-A step of `StaticDecoder` is recorded once for each model and shape and replayed for every further token. Recordings
-are kept from batch to batch, and freed where they take too much memory or nothing has used them for long. What a run
-computes does not depend on what is kept: a batch of the same shape is decoded by the same step, with the random numbers
-of the run's generator, which a decoder takes over and hands back.
+A step of `StaticDecoder` is recorded once for each model and shape and replayed for every further token. Recordings are
+kept between batches, and freed if they need too much memory or have not been used for long. The results of a run do not
+depend on the kept recordings: batches of the same shape are decoded by the same step, with the random numbers of the
+run's generator, whose state a decoder copies in and back.
 
-A recording is only trusted once its first tokens are those that the step itself draws, and their log-probs those of
-the model's plain forward pass. Where none can be had `Graphs.sample` gives None and `notes` says why.
+A recording is only used if its first tokens equal those of the unrecorded step and their log-probs those of the model's
+plain forward pass. If no recording is possible, `Graphs.sample` returns None and `notes` has the reason.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from labcore.maths.logprobs import selective_log_softmax
 
 
 class FixedWeights:
-    """The weights themselves, which an optimizer, a checkpoint and a probe change in place; where `dtype` is "bf16"
-    copies of them, rounded anew for each batch: `forward.precision` makes new ones at every pass."""
+    """The weights at fixed addresses: the parameters themselves, which the optimizer, checkpoints and probes change in
+    place, or, if `dtype` is "bf16", copies that are rounded again for each batch (`forward.precision` would make new
+    tensors at every pass)."""
 
     def __init__(self, model: Network, dtype: str):
         self._places = _places(model)
@@ -45,7 +46,7 @@ class FixedWeights:
         return sum(copy.nbytes for copy in self._rounded.values())
 
     def fit(self, model: Network) -> bool:
-        """Whether the model still has the weights that it had, where it had them."""
+        """True if the model's weights are still the same tensors at the same addresses."""
         return self._places == _places(model)
 
     @torch.no_grad()
@@ -185,7 +186,7 @@ class _Kept:
 
 
 class _Untrue(Exception):
-    """A recorded step is not the model's; the message says in what."""
+    """A recorded step differs from the model's own; the message says where."""
 
 
 class Graphs:
@@ -241,7 +242,7 @@ class Graphs:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept, but for those of the passing tensors of one step."""
+        """Bytes that are kept between steps, without the temporary tensors of one step."""
         weights = {id(kept.weights): kept.weights.nbytes for kept in self._kept.values()}
         return sum(kept.decoder.nbytes for kept in self._kept.values()) + sum(weights.values())
 
@@ -265,7 +266,8 @@ class Graphs:
 
     def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int,
                   eos: Ends) -> tuple[_Kept, Completions]:
-        """A new recording that has proven true, on this batch or on an earlier one, and what it drew."""
+        """A new recording that has passed its check, on this batch or on an earlier one, and the completions of this
+        batch."""
         decoder = StaticDecoder(batch.model, batch.shape, Generator(batch.generator.device))
         first = None if self._is_proven(batch, decoder) else self._first(batch, decoder, limit)
         beside = next((kept.recording for kept in self._kept.values()), None)
@@ -318,8 +320,8 @@ class Graphs:
 
 
 def _check(decoder: StaticDecoder, batch: _Batch, first: Tensor, eos: Ends) -> None:
-    """Compare what a recording drew with the tokens `first` (N, B) that the step drew itself, and their log-probs with
-    those of the plain forward pass, in one row of each group; up to each row's end. Raises _Untrue."""
+    """Compare a recording with the model, in one row of each group up to the row's end: its tokens with `first` (N, B),
+    the tokens of the unrecorded step, and its log-probs with those of the plain forward pass. Raises _Untrue."""
     count, prompts = len(first), len(batch.prompts)
     ends = is_end(first, eos)
     after = ends.cumsum(0) > ends.long()

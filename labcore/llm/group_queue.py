@@ -56,18 +56,18 @@ def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
 
 
 def _again(session: LlmSession) -> int:
-    """Groups of the batch that come from the replay buffer: its share, as far as there are so many."""
+    """The number of groups of the batch that the replay buffer provides: its share, or fewer if it has fewer."""
     return min(_share(session), _count(session.replay))
 
 
 def _share(session: LlmSession) -> int:
-    """Groups of a batch that are to come from the replay buffer; at least one is new."""
+    """The number of groups that the replay buffer should provide; at least one group of a batch is new."""
     prompts = int(session.knobs["prompts_per_step"])
     return min(round(float(session.knobs["replay_share"]) * prompts), prompts - 1)
 
 
 def _fill(session: LlmSession, again: int) -> list[Sampled]:
-    """Sample until the queue has the groups of this step and those of the k steps after it; return what was sampled.
+    """Sample until the queue has the groups of this step and of the next k steps; returns the new samples.
 
     A queue that is too long, because k or the batch became smaller, loses its oldest groups first.
     """
@@ -91,7 +91,8 @@ def _say_dropped(session: LlmSession, count: int) -> None:
 
 
 def _taken(session: LlmSession, count: int) -> tuple[list[Lot], list[Lot]]:
-    """`count` groups of the queue, and what is left of it: the oldest ones, or with a mixed queue any."""
+    """Take `count` groups from the queue, the oldest ones, or random ones of a mixed queue; returns them and the rest.
+    """
     total = _count(session.queue)
     mixed = session.knobs["staleness_order"] == MIXED
     chosen = np.sort(session.rng.permutation(total)[:count]) if mixed else np.arange(count)
@@ -99,7 +100,7 @@ def _taken(session: LlmSession, count: int) -> tuple[list[Lot], list[Lot]]:
 
 
 def _replayed(session: LlmSession, count: int) -> list[Lot]:
-    """`count` groups of the replay buffer at random, none twice."""
+    """`count` different groups of the replay buffer, chosen at random."""
     return _at(session.replay, np.sort(session.rng.permutation(_count(session.replay))[:count])) if count else []
 
 

@@ -1,10 +1,10 @@
 """The cost of a run: its networks, counted without allocating them, and measurements of a few steps.
 
-Counted are the numbers of the very networks that `networks.NETWORKS` would build, made on torch's meta device. Bytes
-are those of float32: a weight 4, its gradient 4, and the two moments of AdamW 8. Measured are a step's time, and what
-autograd keeps for the backward pass at its most, which depends on the batch.
+The parameters are counted in the networks that `networks.NETWORKS` builds, here on torch's meta device. Bytes are those
+of float32: 4 for a weight, 4 for its gradient, and 8 for the two moments of AdamW. The time of a step is measured, and
+so is the largest memory that autograd keeps for the backward pass, which depends on the batch.
 
-Left out: what a library holds beside the networks (some 400 MB of code), and the buffers of single operations.
+Left out: the libraries themselves (some 400 MB of code), and the buffers of single operations.
 """
 
 from __future__ import annotations
@@ -265,6 +265,6 @@ def _peak() -> int:
 
 
 def _mapped() -> int:
-    """Bytes of files that are in this process's memory: libraries, which it shares with others, and of which the kernel
-    maps more or less around what is used. Linux alone tells them from the rest."""
+    """Bytes of files in this process's memory. They are libraries, which processes share, and the kernel maps varying
+    amounts around the used parts. Only Linux counts them separately."""
     return int(psutil.Process().memory_info().shared) if sys.platform == "linux" else 0

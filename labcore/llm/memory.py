@@ -1,4 +1,4 @@
-"""The memory of a run: the room of its micro-batches, what to do where the device has too little, and who keeps it."""
+"""The memory of a run: the size of its micro-batches, retries when memory is short, and the limit on a shared GPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def prepare(device: torch.device, spec: RunSpec) -> None:
 
 
 def limit(device: torch.device, spec: RunSpec) -> None:
-    """Have torch take no more of a GPU than the run's share: beyond that its memory counts as out. vLLM, where it
-    samples, takes its own."""
+    """Limit torch to the run's share of the GPU's memory: larger allocations fail as out of memory. There is no limit
+    with vLLM, which reserves a share of its own."""
     if device.type == "cuda" and not by_vllm(spec.knobs):
         total = torch.cuda.get_device_properties(device).total_memory
         torch.cuda.set_per_process_memory_fraction(passes.of_card(total, spec.knobs) / total)

@@ -31,10 +31,11 @@ BROUGHT = (SCORER, TEACHER)  # to a run, not built from its policy
 
 @dataclass(frozen=True)
 class Network:
-    """`build` makes it from the policy as it is then. `learning_rate` is the knob of its optimizer; without one it is
-    frozen, unless the knob `follows` is above 0. A frozen network is what the run began with, so only a fork's
-    checkpoints hold it: a fork's parent may be gone when it is resumed. The policy itself is saved as a Hugging Face
-    folder, not as one file.
+    """A kind of network that a run may hold. `build` makes it from the current policy. `learning_rate` is the knob of
+    its optimizer; without an optimizer it is frozen, unless the knob `follows` is above 0.
+
+    A frozen network can be built again from the run's initial policy, so only checkpoints of forks contain it, because
+    a fork's parent may have been deleted. The policy itself is saved as a Hugging Face folder, not as one file.
     """
 
     build: Callable[[PreTrainedModel], nn.Module]
@@ -65,15 +66,16 @@ NETWORKS: Mapping[str, Network] = {
 
 
 def needed(spec: RunSpec, knobs: Mapping[str, Any]) -> list[str]:
-    """The networks that a run needs: its row's, and a critic exactly where its advantage asks for values."""
+    """The networks that a run needs: the networks of its row, and a critic if and only if its advantage needs
+    values."""
     critic = "advantage" in knobs and choices.ADVANTAGE[str(knobs["advantage"])].critic
     return [name for name in NETWORKS if (critic if name == CRITIC else name in spec.row.models)]
 
 
 def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
-    """The networks of a run that an optimizer moves, and the knob of the learning rate of each.
+    """The networks of a run that are trained, and the knob of each one's learning rate.
 
-    Where a reward model learns, the policy only lends it its weights.
+    If a reward model is trained, the policy is not: it only provides the initial weights.
     """
     found = {name: NETWORKS[name].learning_rate for name in needed(spec, knobs) if NETWORKS[name].learning_rate}
     lends = {REWARD_MODEL, PROCESS_REWARD_MODEL} & found.keys()
@@ -81,12 +83,12 @@ def learning(spec: RunSpec, knobs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def needs_scorer(knobs: Mapping[str, Any]) -> bool:
-    """True if a run's rewards come from trained reward models: they are brought to it, not built from its policy."""
+    """True if a run's rewards are those of trained reward models, which are loaded and not built from its policy."""
     return choices.needs_reward_model(knobs)
 
 
 def built(spec: RunSpec, knobs: Mapping[str, Any], kept: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
-    """The networks that a run needs: those in `kept`, and each missing one built from the policy in `kept`."""
+    """The networks that a run needs: the ones in `kept`, and the others built from the policy in `kept`."""
     policy = cast(PreTrainedModel, kept[POLICY])
     if Lora.of(knobs, spec.seed) and not lora.adapted(policy):
         policy.requires_grad_(False)  # so that all networks share its weights
@@ -108,12 +110,12 @@ def prepare(spec: RunSpec, knobs: Mapping[str, Any], models: Mapping[str, nn.Mod
 
 def optimizers_for(spec: RunSpec, knobs: Mapping[str, Any], models: Mapping[str, nn.Module],
                    kept: Mapping[str, Optimizer]) -> dict[str, Optimizer]:
-    """The optimizers of the networks that learn; those of `kept` go on with their moments."""
+    """The optimizers of the trained networks; those in `kept` are used again, with their moments."""
     kind = str(knobs.get("optimizer", optimizers.ADAMW))
     return {name: kept.get(name) or optimizers.make(kind, learnt(models[name]), float(knobs[rate]))
             for name, rate in learning(spec, knobs).items()}
 
 
 def learnt(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters of a network that an optimizer moves: all of them, or with LoRA its adapter's and its head's."""
+    """The parameters of a network that its optimizer updates: all of them, or with LoRA the adapter and the head."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -85,8 +85,8 @@ def kl_of(knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Tensor:
 
 
 def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The weights of the policy's term of each token, (B, T) each, by the names of their functions: none where all
-    switches are off."""
+    """The weights of each token in the policy's term of the loss, (B, T) each, by the names of their functions; empty
+    if all switches are off."""
     given = {**tensors, "completion_mask": rollout.counted, "sampler_logprobs": rollout.sampler_logprobs}
     wanted: list[tuple[Callable[..., Tensor], bool]] = [
         (weights.high_entropy, tensors["entropy_floor"] is not None),
@@ -96,7 +96,7 @@ def token_weights(knobs: Mapping[str, Any], rollout: Rollout, tensors: Mapping[s
 
 
 def multiplied(knobs: Mapping[str, Any], found: Mapping[str, Tensor]) -> list[Tensor]:
-    """The weights that the surrogate is multiplied by: those that it does not take in itself."""
+    """The weights by which the surrogate is multiplied, without the weights that it applies itself."""
     own = choices.SURROGATE[knobs["surrogate"]].absorbs
     return [weight for name, weight in found.items() if name not in own]
 

@@ -67,7 +67,7 @@ def tensors_of(optimizer: Optimizer) -> dict[str, Tensor]:
 
 
 def load(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put saved moments back; all numbers come from the knobs at every update."""
+    """Load saved moments; all other numbers are set from the knobs at every update."""
     states: States = {}
     for name, tensor in tensors.items():
         place, key = name.split(".")

@@ -31,8 +31,8 @@ SAMPLED_AT_ONCE = 64  # prompts
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of one update, or the `singles` of a file that has no pairs; `metrics` and what was sampled for them,
-    where they were made for it."""
+    """The pairs of one update, or the `singles` of a file without pairs. Pairs that were sampled for the update also
+    have `metrics` and their samples."""
 
     pairs: list[Pair]
     metrics: dict[str, float] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def prepare(session: LlmSession) -> None:
 
 
 def next_pairs(session: LlmSession, count: int | None = None) -> Pairs:
-    """The pairs of the next update; `count` of them where it is given."""
+    """The pairs of the next update; `count` overrides their usual number."""
     knobs = session.knobs if count is None else {**session.knobs, "pairs_per_step": count}
     pairs: Pairs = call(member(choices.PAIRS, session.knobs["pairs"]), knobs, {"session": session})
     return pairs
@@ -95,10 +95,10 @@ def policy_each_step(session: LlmSession, pairs_per_step: int, group_size: int) 
 
 
 def policy_and_reference(session: LlmSession, pairs_per_step: int) -> Pairs:
-    """A pair for each of fresh prompts: a completion of the policy as it is now, and one of the reference. The better
-    one is chosen; if both have the same reward or one could not be scored, it is a tie, and the chosen one is drawn at
-    random. In TRL 1.9.0's XPOTrainer the policy wins a tie, which with rewards of 0 and 1 pushes it away from the
-    reference without end.
+    """One pair for each new prompt: a completion of the current policy and one of the reference. The completion with
+    the higher reward is chosen. If the rewards are equal or one of them could not be computed, the pair is a tie, and
+    the chosen side is drawn at random. In TRL 1.9.0's XPOTrainer the policy's completion wins every tie; with rewards
+    of 0 and 1 this pushes the policy further and further away from the reference.
 
     Source: Xie et al. 2024, arXiv:2405.21046, algorithm 1 (XPO).
     """
@@ -125,8 +125,8 @@ def best_and_worst(rewards: list[float]) -> tuple[int, int]:
 
 
 def sample_once(session: LlmSession) -> list[Pair]:
-    """Sample from the reference, verify, and pair better completions with worse ones of the same prompt. Where none is
-    held, the policy before its first step is what the reference would be.
+    """Sample completions from the reference, verify them, and pair better with worse completions of the same prompt. A
+    run without a reference samples from its initial policy.
 
     Completions cut at the length limit take part without an end token: were they left out, every rejected answer
     would have ended, and the policy would learn not to end.
@@ -189,7 +189,7 @@ def _between(problem: Problem, sides: tuple[Generated, Generated], row: int, los
 
 
 def _of_sides(problem: Problem, *sides: tuple[Generated, int]) -> Pair:
-    """The pair of a chosen and a rejected completion, each a row of what was generated."""
+    """The pair of two completions, which are rows of `generated`: the chosen and the rejected one."""
     chosen, rejected = (generated.texts[row] for generated, row in sides)
     done = [(generated.completions, row) for generated, row in sides]
     first, second = (bool(each.truncated[row]) for each, row in done)

@@ -2,11 +2,11 @@
 
     L(θ) = w₁ mean loss(h(c), h(r)) [ + w₂ · mean of a second loss ] [ + w₃ · mean of a third ]
 
-c and r are log-ratios to the reference, h is what the divergence makes of them.
+c and r are the log-ratios of the two sides to the reference; h is the function of the chosen divergence.
 
-LD-DPO (`ld_alpha`) weighs down the tail of a pair's longer side where a loss compares the two sides. Losses that raise
-a completion's likelihood (SFT, and ORPO's SFT term) and those that judge each completion by itself (KTO) see every
-token, whatever it is: so each sum is kept in both forms.
+LD-DPO (`ld_alpha`) gives the tail of a pair's longer side less weight in losses that compare the two sides. Losses that
+raise a completion's likelihood (SFT, and ORPO's SFT term) or judge each completion by itself (KTO) count every token at
+full weight. So each sum is kept in both forms.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from labcore.maths.call import call, member
 
 @dataclass(frozen=True)
 class Sides:
-    """Completions as a preference loss sees them.
+    """The quantities of B completions that preference losses use.
 
-    `sums` (2, B) and those of the reference, where there is one, are log-probs, nats/sequence: as the two sides of a
-    pair are compared, and of every token (see `summed`). All else is (B,): `lengths` are tokens; `labels` are True
-    where a completion is chosen or desired; `likelihoods` are WPO's, where it weighs the pairs; `theirs` is True
-    where the reference sampled a completion for a pair with one of the policy's, None where none is; `ties` where
-    neither side of its pair is better, None where the source of pairs has no ties.
+    `sums` (2, B) and `ref_sums` (2, B) are log-probs in nats/sequence, of the policy and of the reference. Row 0
+    weighs the tails of longer sides as LD-DPO does, row 1 counts every token (see `summed`).
+
+    All others are (B,): `lengths` in tokens; `labels`, True for a completion that is chosen or desired; `likelihoods`
+    for the weights of WPO; `theirs`, True for a completion that the reference sampled against one of the policy;
+    `ties`, True if neither side of the pair is better. A quantity that the run does not need is None.
     """
 
     sums: Tensor
@@ -93,10 +94,10 @@ def asks(knobs: Mapping[str, Any], field: str) -> bool:
 
 
 def summed(knobs: Mapping[str, Any], logprobs: Tensor, mask: Tensor, paired: bool) -> Tensor:
-    """The log-prob of each completion, nats/sequence: with what LD-DPO leaves of tails, and of every token.
+    """The log-prob of each completion, nats/sequence: row 0 with tails weighed by LD-DPO, row 1 of every token.
     (B, T), (B, T) -> (2, B)
 
-    Where they are `paired`, the two of a pair stand next to each other. Both are the same where no loss compares sides.
+    If `paired`, the two sides of a pair are neighbours. The rows are equal if no loss compares the sides of a pair.
     """
     whole = (logprobs * mask).sum(1)
     if not paired or knobs["ld_alpha"] == 1 or all(choice.every_token for choice, _ in choices_of(knobs)):
@@ -106,9 +107,9 @@ def summed(knobs: Mapping[str, Any], logprobs: Tensor, mask: Tensor, paired: boo
 
 
 def loss(knobs: Mapping[str, Any], sides: Sides, pairs: int, mismatched_kl: Tensor | None = None) -> Tensor:
-    """The loss of a part of a batch of `pairs` pairs, to be added to those of the other parts.
+    """The loss of one part of a batch of `pairs` pairs; the batch's loss is the sum over its parts.
 
-    Of a loss that depends on the whole batch `sides` has to be all of it, and the loss is the batch's.
+    If the loss depends on the whole batch, `sides` must be the whole batch, and the result is the batch's loss.
     """
     given = _quantities(knobs, sides) | {"mismatched_kl": mismatched_kl}
     total = sides.sums.new_zeros(())
@@ -116,7 +117,7 @@ def loss(knobs: Mapping[str, Any], sides: Sides, pairs: int, mismatched_kl: Tens
         if choice.own_answer:  # no loss of the pair: see `answer_loss`
             continue
         each = call(member(PREFERENCE_LOSS, choice.key), knobs, given)
-        if sides.ties is not None and choice.pairwise:  # the mean of both orders, as of a coin, without its noise
+        if sides.ties is not None and choice.pairwise:  # the expectation over a coin that breaks the tie
             other = call(member(PREFERENCE_LOSS, choice.key), knobs, _other_way_round(given))
             each = torch.where(sides.ties[sides.labels], (each + other) / 2, each)
         if sides.likelihoods is not None:
@@ -126,7 +127,7 @@ def loss(knobs: Mapping[str, Any], sides: Sides, pairs: int, mismatched_kl: Tens
 
 
 def _other_way_round(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The quantities of pairs with the rejected side as the chosen one."""
+    """The quantities of the same pairs with the two sides exchanged."""
     other = {"chosen": "rejected", "rejected": "chosen"}
     names = {name: name.rpartition("_") for name in given}
     return {f"{stem}_{other[side]}" if side in other else name: given[name]

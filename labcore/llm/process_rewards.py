@@ -68,14 +68,14 @@ def scores_by(session: LlmSession, model: StepScorer, problems: list[Problem], a
 
 
 def steps_for(session: LlmSession, model: StepScorer, completions: Completions) -> list[Steps]:
-    """The steps of completions, as `model` cuts them."""
+    """The steps of completions, split by the separator that `model` was trained with."""
     separator = (model.separator if isinstance(model, TextStepScorer)
                  else separator_of({"step_separator": getattr(model.config, SEPARATOR)}))
     return steps_of_completions(session.tokenizer, completions, session.rendering.ends, separator)
 
 
 def totals(scores: Tensor, by: str) -> list[float]:
-    """One score of each answer, by a `step_reward` such as `lowest`. (B, K) -> (B,)"""
+    """One score per answer: the scores of its steps combined by a `step_reward` such as `lowest`. (B, K) -> (B,)"""
     found: list[float] = rewards_of_steps({"step_reward": by}, scores).sum(1).tolist()
     return found
 

@@ -23,7 +23,7 @@ ROUNDS = 8  # draws from a task that makes its prompts afresh, until the pool ha
 
 
 def next_problems(session: LlmSession, count: int, rng: np.random.Generator) -> list[Problem]:
-    """The next `count` prompts of a run: from its pool, or as the task draws them by `rng`.
+    """The next `count` prompts of a run, from its pool if it has one, otherwise drawn from the task by `rng`.
 
     Raises:
         LabError: prompts are to be chosen by their level, and have none.

@@ -36,7 +36,8 @@ MARKS = regex.compile(r"\{%-?\s*generation\s*-?%\}")  # with which a template ma
 
 
 class Asked(Protocol):
-    """A row of a task that can be put to a model: text, or the turns of a conversation; `line` is where it stands."""
+    """A row of a task that a model can answer: a text, or the turns of a conversation. `line` is its line in the file.
+    """
 
     @property
     def prompt(self) -> str: ...
@@ -145,7 +146,7 @@ class Rendering:
 
     def _parted(self, prompt: list[int], wholes: list[list[int]],
                 texts: Sequence[str]) -> tuple[list[int], list[list[int]]]:
-        """The ids that the prompt and all of `wholes` begin with, and how each whole goes on.
+        """The ids that the prompt and all of `wholes` start with, and the rest of each whole.
 
         Where the only token of a prompt is merged with the answers, nothing is shared. The first token, which no model
         predicts, is then the prompt; where the answers begin with different ones, each is encoded by itself.
@@ -174,8 +175,8 @@ class Rendering:
         return [*self.tokenizer(text, add_special_tokens=False)["input_ids"], (self.closing or self.ends)[0]]
 
     def observation(self, text: str, ended: bool) -> list[int]:
-        """The ids between a turn of the model and its next one: what the template writes there, and the observation.
-        The end of the turn is among them unless it `ended` by itself. Without a template: lines of their own.
+        """The ids between two turns of the model: the template's text and the observation. They start with the end of
+        the turn unless the model `ended` it itself. Without a template the observation has lines of its own.
 
         Raises:
             LabError: the template refuses a turn of that role.
@@ -193,8 +194,8 @@ class Rendering:
         return prompt[max(0, len(prompt) - (self.most or len(prompt))):]
 
     def conversation(self, row: Problem) -> tuple[list[int], list[bool]] | None:
-        """The ids of a row's turns with its answer, and which of them the assistant's turns are, ends included: those
-        that the template marks, else those between the prompt of a turn and the beginning of the next one.
+        """The ids of a row's turns with its answer, and a mask of the assistant's turns with their end tokens. The mask
+        is the template's, or the span from the prompt of each turn to the start of the next turn.
 
         None where a turn reads otherwise once others follow, as where the template drops its thoughts: then only the
         last one is what a model would write.
@@ -220,8 +221,7 @@ class Rendering:
         return self._conversation(row, self._turns(row), add_generation_prompt=True) + self.begins_with
 
     def shown(self, row: Asked) -> dict[str, str]:
-        """A row's prompt for the pictures of a step: `rendered` is what the model reads, where that is something else.
-        """
+        """A row's prompt for the page, and `rendered`, the text that the model reads, if the two differ."""
         text = self.text(row)
         return {"prompt": row.prompt, **({"rendered": text} if text != row.prompt else {})}
 
@@ -282,8 +282,8 @@ class Rendering:
 
     @property
     def encoding(self) -> dict[str, bool]:
-        """Arguments of the tokenizer: the text of a template contains its special tokens already, and the character
-        tokenizer would otherwise split them into letters."""
+        """Arguments of the tokenizer. A template's text already contains its special tokens, and the character
+        tokenizer must not split them into letters."""
         return {"add_special_tokens": True} if self.template is None else {
             "add_special_tokens": False, "split_special_tokens": False}
 
@@ -301,7 +301,7 @@ class Rendering:
 
 
 def encode_prompts(rendering: Rendering, rows: Sequence[Asked], room: int, device: torch.device) -> Prompts:
-    """The prompts of `rows` as tensors, of at most `room` tokens: the model's context less what the completion needs.
+    """The prompts of `rows` as tensors, of at most `room` tokens: the model's context without the room for completions.
 
     Raises:
         LabError: a prompt is empty, cannot be rendered, or is longer than `room`; the message names its line.
@@ -312,8 +312,8 @@ def encode_prompts(rendering: Rendering, rows: Sequence[Asked], room: int, devic
 def encode_answers(rendering: Rendering, rows: Sequence[Asked], texts: Sequence[str], context: int,
                    device: torch.device, unended: Sequence[bool] = (),
                    sampled: Sequence[Ids] = ()) -> tuple[Prompts, Completions]:
-    """Prompts of `rows` (P), and given answers to them (P·G), each with its end token; what does not fit into the
-    `context` beside the longest prompt is cut.
+    """The prompts of `rows` (P) and given answers to them (P·G), each with its end token. Answers are cut if they do
+    not fit into the `context` after the longest prompt.
 
     Where `unended` is True the answer was itself cut when it was sampled, and gets no end token. `sampled` has the ids
     of answers that were sampled, None for each that was not.

@@ -47,8 +47,8 @@ def reward_models(knobs: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, 
 
 
 def published(name: str, knobs: Mapping[str, Any]) -> TextScorer | TextStepScorer:
-    """The published reward model `name`, of whole answers or of steps as its own config.json says. `knobs` are those
-    of `load_step_scorer`.
+    """Load the published reward model `name`. Its config.json says whether it scores whole answers or steps; `knobs` as
+    in `load_step_scorer`.
 
     Raises:
         LabError: it is no reward model, or cannot be used.
@@ -61,7 +61,7 @@ def published(name: str, knobs: Mapping[str, Any]) -> TextScorer | TextStepScore
 
 
 def _check_steps(knobs: Mapping[str, Any], name: str, scorer: nn.Module) -> None:
-    """Check that a reward model scores what the run's reward source asks it for: whole answers, or the run's steps.
+    """Check that a reward model scores whole answers or steps, as the run's reward source requires.
 
     Raises:
         LabError: it does not.

@@ -1,8 +1,8 @@
-"""The rewards of completions: where they come from is a choice of the run, as the loss is.
+"""The rewards of completions: each run chooses their source, as it chooses its loss.
 
-A source is a function here, named by the family REWARD, that gives `Rewards`. It asks for what it needs by its
-parameters: `task`, `problems` (B, one for each completion), `texts` (B), `prompts` (P), `completions`, `rng`,
-`session`, or a knob. What is rewarded in place of the task's own score is a proxy: its part `gold` is that score.
+A source is a function in this module that returns `Rewards`; the family REWARD lists them. Its parameters name its
+inputs: `task`, `problems` (B, one for each completion), `texts` (B), `prompts` (P), `completions`, `rng`, `session`, or
+a knob. A source other than the task's own score is a proxy; its part `gold` is the task's score.
 """
 
 from __future__ import annotations
@@ -46,13 +46,17 @@ TOTAL = ""  # beside the names of parts
 
 @dataclass(frozen=True)
 class Rewards:
-    """Rewards of B completions: `total` (B,) float64, NaN where one could not be scored; `exact` (B,) bool, whether it
-    is wholly right; `parts`, what the total is made of, logged as `reward/<part>`; `per_token` (B, T), rewards of
-    single tokens that come on top of the total, where there are any; `step_scores` (B, T), the scores of the steps at
-    the tokens where these end, NaN elsewhere, and `step_gold`, what the task's verifier says there; `of_turns` (B, T),
-    the rewards of an episode's turns, whose sum the total is, each at the last token of its turn; `weights`, by which
-    the total is the sum of those parts that are named there; empty where it is one reward; `may_lack`, that the source
-    leaves completions unscored as a matter of course, so that their share is logged.
+    """The rewards of B completions.
+
+    total: (B,) float64; NaN if a completion could not be scored.
+    exact: (B,) bool; True if a completion is completely right.
+    parts: the rewards that the total consists of, logged as `reward/<part>`.
+    weights: the total is the sum of these parts times their weights; empty if it is one reward.
+    per_token: (B, T) rewards of single tokens, in addition to the total; None without any.
+    step_scores, step_gold: (B, T) the score of each step and the verifier's verdict on it, at its last token; NaN at
+        all others.
+    of_turns: (B, T) the rewards of an episode's turns, at the last token of each; the total is their sum.
+    may_lack: True if the source regularly leaves completions unscored, so that their share is logged.
     """
 
     total: Tensor
@@ -73,7 +77,8 @@ class Rewards:
 
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions) -> Rewards:
-    """R = what the task's verifier gives; of an episode Σ_k r_k, what the environment gave for its turns. (B,)"""
+    """R = the score by the task's verifier; for an episode Σ_k r_k, the rewards that the environment gave for its
+    turns. (B,)"""
     return replace(verdict(task, problems, texts), of_turns=rewards_at_turns(texts, completions))
 
 
@@ -149,7 +154,7 @@ def _judged(true: Rewards, given: Tensor, combine: Callable[[Tensor], Tensor]) -
 
 
 def order_only(task: TextTask, problems: list[Problem], texts: list[str]) -> Rewards:
-    """R = 1 where the letters are in order, whichever they are and however few; else 0. (B,)
+    """R = 1 if the letters are in order, whatever they are and however few; else 0. (B,)
 
     A planted hole for `sort`: nobody looks whether they are the prompt's letters, so a single one will do.
     """
@@ -160,7 +165,8 @@ def order_only(task: TextTask, problems: list[Problem], texts: list[str]) -> Rew
 
 def steps_and_outcome(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions,
                       session: LlmSession) -> Rewards:
-    """R = r at the last token, and 1/T at each character that is the answer's at its place, T those of the answer. (B,)
+    """R = r at the last token, plus 1/T at each character that equals the answer's character at the same place; T is
+    the length of the answer. (B,)
 
     A verifier of every step, for tasks with one right answer, as `add`. The part `steps` is the sum of these rewards.
     """
@@ -185,8 +191,8 @@ def _step_rewards(session: LlmSession, answer: str, ids: list[int]) -> list[floa
 
 def process_reward(task: TextTask, problems: list[Problem], texts: list[str], prompts: Prompts,
                    completions: Completions, session: LlmSession, outcome_weight: float) -> Rewards:
-    """R = Σ_k r(s_k) + w_o r: what the scores of the steps become, at the ends of these, and the verifier's reward at
-    the last token. (B,)
+    """R = Σ_k r(s_k) + w_o r: rewards computed from the scores of the steps, at the last token of each step, plus the
+    verifier's reward at the last token. (B,)
 
     s_k is the probability that step k is right by the run's process reward model, of several their mean.
     """
@@ -246,7 +252,7 @@ def own_function(task: TextTask, problems: list[Problem], texts: list[str], prom
 
 
 def _summed(true: Rewards, parts: Mapping[str, Tensor], weights: list[float]) -> Rewards:
-    """Several rewards as one, by their weights, beside what is true."""
+    """The weighted sum of several rewards, together with the true score."""
     total = ensembles.weighted_sum(torch.stack([*parts.values()]), torch.tensor(weights, dtype=torch.float64))
     if weights == [1.0]:
         return Rewards(total, true.exact, {"gold": true.total}, may_lack=True)
@@ -280,8 +286,8 @@ def _grades(asked: Judge, problems: list[Problem], texts: list[str]) -> Tensor:
 
 
 def known(session: LlmSession, problems: list[Problem], generated: Generated) -> Rewards:
-    """The known rewards of completions whose source a picture must not ask (`Choice.asks_user`): NaN where it never saw
-    them. (B,)"""
+    """The rewards of completions that are already known, for a source that must not be called again for a picture
+    (`Choice.asks_user`); NaN for all others. (B,)"""
     true, rows = verified(session, problems, generated), _rows(problems, generated)
     found = [session.earned.get(_place(*each), {}) for each in zip(rows, generated.texts, strict=True)]
     names = [TOTAL, *(term.part for term in reward_terms.of(session.knobs))]
@@ -353,7 +359,7 @@ def shaped(session: LlmSession, rewards: Rewards, completions: Completions) -> T
 
 
 def earned(session: LlmSession, problems: list[Problem], generated: Generated) -> Tensor:
-    """All that completions earn: their shaped rewards and those of their tokens. (B,)"""
+    """The total reward of each completion: its shaped reward plus the rewards of its tokens. (B,)"""
     rewards, done = reward(session, problems, generated), generated.completions
     whole = shaped(session, rewards, done)
     return whole if rewards.per_token is None else whole + (

@@ -92,7 +92,7 @@ class Rollout:
 
     @property
     def counted(self) -> Tensor:
-        """The tokens that the updates learn from: those of the completions that are kept. (B, T)"""
+        """The tokens that the updates train on: the tokens of completions that a selection keeps. (B, T)"""
         return self.completion_mask if self.kept is None else self.completion_mask & self.kept[:, None]
 
     @property
@@ -157,8 +157,8 @@ def rewards_of_tokens(knobs: Mapping[str, Any], rollout: Rollout) -> Tensor:
 
 
 def ends_of_steps(rollout: Rollout) -> Tensor:
-    """True where a step of a completion ends, also at its last token: where steps are not scored, each token that may
-    have a reward of its own is one. The steps of an episode are its turns. (B, T)"""
+    """True at the last token of each step and of each completion. The steps of an episode are its turns. If steps are
+    not scored but tokens have rewards, each token is a step. (B, T)"""
     mask = rollout.completion_mask
     if rollout.turn_rewards is not None and rollout.step_ends is None:
         return lasts(mask)
@@ -201,8 +201,8 @@ def _of_sequences(knobs: Mapping[str, Any], rollout: Rollout, token_rewards: Ten
 
 
 def _compared(knobs: Mapping[str, Any], rollout: Rollout, totals: Tensor) -> Tensor:
-    """A mask of the completions that have a baseline: they are scored, and so is what the advantage compares them with.
-    (B, 1)
+    """A mask of the completions that have a baseline: they and the completions that the advantage compares them with
+    are scored. (B, 1)
 
     One that is the only scored of its group has none: its advantage is 0, and enters no mean and no spread. As in
     TRL's RLOO.

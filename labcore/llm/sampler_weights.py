@@ -1,7 +1,7 @@
-"""The weights that the sampler has, where it has not the trainer's: those of the policy, rounded.
+"""Sampling with rounded weights of the policy, to simulate a sampler that is less precise than the trainer.
 
-A trainer in float32 whose sampler is quantised, on the machine at hand. Every parameter is rounded by itself; with LoRA
-the frozen weights and the adapters are, where a real sampler would round their sum.
+This shows the effect of a quantised sampler with a float32 trainer on any machine. Each parameter is rounded by itself;
+with LoRA the frozen weights and the adapters are rounded separately, whereas a real sampler would round their sum.
 """
 
 from __future__ import annotations

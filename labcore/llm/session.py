@@ -51,7 +51,7 @@ class LlmSession(State):
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> LlmSession:
-        """Build what `spec` needs: on `base_folder`'s weights, and where `resume` is given, from that checkpoint.
+        """Build the session of `spec` on the weights in `base_folder`, or from the checkpoint `resume` if there is one.
 
         Raises:
             LabError: the model, the data or the device cannot be used.
@@ -97,7 +97,7 @@ class LlmSession(State):
         self.labelled = labelled_pairs(place) if place else []
 
     def _equip(self, resume: Path | None = None) -> None:
-        """Hold the networks and optimizers that the algorithm needs: what is missing is built from the policy."""
+        """Add the networks and optimizers that the algorithm needs; missing networks are built from the policy."""
         kept = self.models
         self.models = networks.built(self.spec, self.knobs, kept)
         if needs_scorer(self.knobs):
@@ -155,7 +155,8 @@ class LlmSession(State):
         return self
 
     def run(self) -> Iterator[Record | None]:
-        """Train until `spec.steps`, or until the loop has what it wants. See `Record` for what is yielded."""
+        """Train until `spec.steps`, or until the loop ends the run earlier. See `Record` for the values that it yields.
+        """
         stages = resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
         records = resolve_name("labcore.llm.probes.pictures:beside")(self, stages)
         if held_of(self.task):
@@ -261,7 +262,7 @@ class LlmSession(State):
 
 
 def _reward_of(knobs: Mapping[str, Any]) -> dict[str, Any]:
-    """The knobs that say what a completion earns; none where the loop has no rewards."""
+    """The knobs that determine the reward of a completion; empty if the loop has no rewards."""
     chosen: list[Choice] = [choices.REWARD[source] for source in choices.sources_of(knobs)]
     chosen += [choices.SHAPING[str(knobs["shaping"])]] if "shaping" in knobs else []
     return {choice.key: [knobs[key] for key in choice.needs] for choice in chosen}

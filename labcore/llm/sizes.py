@@ -113,7 +113,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 @torch.no_grad()
 def speed(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The job `speed` of the sizes of a layer, as `labcore.llm.sizing.step_time.speed_asked` writes them.
+    """The job `speed`; `spec` has the sizes of a layer, as `labcore.llm.sizing.step_time.speed_asked` writes them.
 
     {"rows": ROWS, "layer": [...], "head": [...]}, seconds that so many rows take by a layer's weights and by the head.
     """

@@ -153,7 +153,8 @@ class State:
 
     @property
     def prompt_room(self) -> int:
-        """Tokens that a prompt may have beside a completion of the length limit with which the run began."""
+        """The most tokens that a prompt may have, so that a completion of the run's initial length limit fits behind
+        it."""
         return max(1, self.context - int(self.spec.knobs["max_new_tokens"]))
 
     @property
@@ -164,7 +165,7 @@ class State:
         return min(int(each or self.tokenizer.model_max_length) for each in found)
 
     def say_once(self, text: str) -> None:
-        """Have a record say what is true of the whole run; once, also where the run is resumed."""
+        """Add a note about the whole run to a record; once, even if the run is resumed."""
         if text and text not in self.standing:
             self.standing.append(text)
 

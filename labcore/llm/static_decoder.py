@@ -33,8 +33,8 @@ COLUMNS = 32  # the fewest of a kind: sizes are rounded up, so that few shapes o
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes that a recorded step is bound to beside the weights: the number of prompts, B rows, columns for the prompts
-    and for new tokens, whether there is room for top-k or top-p, and whether it draws at all."""
+    """The sizes that a recorded step depends on: the number of prompts, B rows, columns for prompts and for new tokens,
+    whether top-k or top-p is used, and whether decoding is greedy."""
 
     prompts: int
     rows: int
@@ -60,7 +60,7 @@ def rounded_width(width: int) -> int:
 
 
 def unfit(model: Network) -> str:
-    """Why `model` cannot be decoded over buffers of a fixed size; empty where it can."""
+    """The reason why `model` cannot be decoded with buffers of a fixed size; empty if it can."""
     if not isinstance(model, PreTrainedModel) or not shares_prefixes(model):
         return "it has no cache of keys and values"
     config = model.config
@@ -86,7 +86,8 @@ def keep_top(logprobs: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
 
 
 class ModelSteps:
-    """Steps by the model's own code over a cache of fixed size: what `fused.Decoding` is for other architectures."""
+    """Decoding steps by the model's own code with a cache of fixed size, for architectures that `fused.Decoding` does
+    not support."""
 
     def __init__(self, model: Network, shape: Shape):
         weight, columns = next(model.parameters()), shape.width + shape.limit
@@ -172,7 +173,8 @@ class StaticDecoder:
         self._draw(self._steps.step(self.ids.index_select(0, seen)[0], self._lengths + seen, seen))
 
     def run(self, advance: Callable[[], object], limit: int, eos: Ends) -> Completions:
-        """Draw up to `limit` tokens of each row, the first of which is there; `advance` does what `step` does."""
+        """Sample up to `limit` tokens for each row, including the first one, which is sampled already; `advance` makes
+        one step."""
         count = 1
         while count < limit and not self._ended(count, eos):
             report(SAMPLING, count, limit)

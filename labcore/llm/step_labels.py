@@ -26,9 +26,9 @@ from labcore.tasks.usable import OfFile
 
 @dataclass(frozen=True)
 class Labelled:
-    """P problems and P·G answers to them, cut into steps; `labels` of each step, from 0 (wrong) to 1 (right). `gold` is
-    what the task's verifier says of the steps, where the labels come from elsewhere and it can say it; `right` says
-    which answers are, where they were sampled."""
+    """P problems and P·G answers to them, split into steps. `labels` rate each step from 0 (wrong) to 1 (right). `gold`
+    is the verifier's verdict on the steps, if the labels have another source and the task has such a verifier. `right`:
+    which sampled answers are right."""
 
     problems: list[Problem]
     answers: list[Steps]

@@ -31,8 +31,8 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of one answer: the `texts` that it consists of, the `ids` of each as the model reads them, and the
-    `places` in the answer's own tokens where each ends; no places where the answer comes from a file."""
+    """The steps of one answer: their `texts`, the `ids` of each as the model reads them, and `places`, the token of the
+    answer at which each step ends; empty if the answer is read from a file."""
 
     texts: tuple[str, ...]
     ids: tuple[Ids, ...]
@@ -74,7 +74,7 @@ def given_steps(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], separa
 
 
 def step_texts(text: str, separator: str) -> list[str]:
-    """The text cut behind each separator; what holds no letter belongs to the step before it.
+    """Cut a text behind each separator. A piece of separators and whitespace only belongs to the step before it.
 
     >>> step_texts("2+2=4\\n\\nso 5", "\\n")
     ['2+2=4\\n\\n', 'so 5']

@@ -1,6 +1,6 @@
-"""Dataclasses of tensors, numbers and texts as tensors and JSON, and back: what a checkpoint may hold of them.
+"""Convert dataclasses of tensors, numbers and texts to tensors and JSON and back, to store them in a checkpoint.
 
-Only the classes that are named here are made again, so a file cannot name any other.
+Only the classes that this module lists can be read, so a file cannot create any other object.
 """
 
 from __future__ import annotations

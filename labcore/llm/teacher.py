@@ -69,8 +69,8 @@ def with_divergence(logits: Tensor, ids: Tensor, likeliest: Tensor, states: Tens
 
 @dataclass(frozen=True)
 class Distributions:
-    """The teacher's distributions at the tokens of some completions, as the hidden states (B, T, H) before its `head`:
-    the tables of a large vocabulary are made where they are compared, and dropped."""
+    """The teacher's next-token distributions for some completions, stored as the hidden states (B, T, H) before its
+    `head`: tables over a large vocabulary are computed when they are compared, and then freed."""
 
     states: Tensor
     head: nn.Module

@@ -1,8 +1,8 @@
-"""The context that a run's teacher has beside the prompt: the task's answer, a right completion of the same group, or
-what the task's checker says of the completion.
+"""The context that a run's teacher reads in addition to the prompt: the task's answer, a right completion of the same
+group, or the task's feedback on the completion.
 
-A teacher that is the policy's own earlier self knows more than the policy through this context alone, which is
-self-distillation.
+In self-distillation the teacher is an earlier version of the policy, so it knows more than the policy only through this
+context.
 
 Source: Shenfeld et al. 2026, arXiv:2601.19897 (SDFT); Hübotter et al. 2026, arXiv:2601.20802 (SDPO).
 """
@@ -29,25 +29,25 @@ PARTS = re.compile(r"\\n|\{context\}|\{prompt\}")
 
 
 class Context(NamedTuple):
-    """A text that the teacher reads beside a prompt; "" is none. `template` is the knob that says how."""
+    """A text that the teacher reads in addition to a prompt ("": none), and the key of the knob with its template."""
 
     text: str
     template: str = CONTEXT_TEMPLATE.key
 
 
 def nothing(problems: Sequence[Problem]) -> list[Context]:
-    """The teacher sees the prompt alone."""
+    """No context: the teacher reads the prompt alone."""
     return [Context("")] * len(problems)
 
 
 def demonstration(problems: Sequence[Problem]) -> list[Context]:
-    """The task's own answer to each completion's problem; none where it has none. As in TRL's SDFTTrainer."""
+    """The task's answer to each problem; no context if it has none. As in TRL's SDFTTrainer."""
     return [Context(privileged(problem).strip()) for problem in problems]
 
 
 def success(problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[bool], group_size: int) -> list[Context]:
-    """The first other completion of each one's group that is wholly right; none where there is none. As in TRL's
-    SDPOTrainer: no completion is its own context."""
+    """The first other completion of the same group that is right; no context if there is none. No completion is its own
+    context. As in TRL's SDPOTrainer."""
     found = []
     for row in range(len(problems)):
         start = row // group_size * group_size
@@ -57,16 +57,16 @@ def success(problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[b
 
 
 def feedback(task: TextTask, problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[bool]) -> list[Context]:
-    """What the task says of each completion that is not right (`tasks.task.feedback_on`); none for a right one. As
-    TRL's SDPOTrainer with `include_environment_feedback` and without `use_successful_as_teacher`."""
+    """The task's feedback on each wrong completion (`tasks.task.feedback_on`); no context for a right one. As in TRL's
+    SDPOTrainer with `include_environment_feedback` and without `use_successful_as_teacher`."""
     return [Context("" if right else feedback_on(task, problem, text).strip(), FEEDBACK_TEMPLATE.key)
             for problem, text, right in zip(problems, texts, exact, strict=True)]
 
 
 def success_or_feedback(task: TextTask, problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[bool],
                         group_size: int) -> list[Context]:
-    """A right completion of the group where there is another one, else what the task says of a wrong completion. As
-    TRL's SDPOTrainer with `environment_feedback_only_without_solution`."""
+    """Another, right completion of the group if there is one, otherwise feedback on a wrong completion. As in TRL's
+    SDPOTrainer with `environment_feedback_only_without_solution`."""
     return [of_group if of_group.text else said for of_group, said in zip(
         success(problems, texts, exact, group_size), feedback(task, problems, texts, exact), strict=True)]
 
@@ -74,7 +74,7 @@ def success_or_feedback(task: TextTask, problems: Sequence[Problem], texts: Sequ
 def with_context(problem: Problem, context: str, template: str) -> Problem:
     """The problem with the `context` in its prompt; in a conversation it is in the last turn."""
     parts = {r"\n": "\n", "{context}": context, "{prompt}": problem.prompt}
-    prompt = PARTS.sub(lambda part: parts[part[0]], template)  # at once: a context may have such signs too
+    prompt = PARTS.sub(lambda part: parts[part[0]], template)  # in one pass, since a context may contain such signs
     turns = (*problem.turns[:-1], Turn(problem.turns[-1].role, prompt)) if problem.turns else ()
     return replace(problem, prompt=prompt, turns=turns)
 
@@ -83,7 +83,7 @@ def teacher_prompts(session: LlmSession, problems: Sequence[Problem], texts: Seq
                     width: int) -> tuple[Prompts | None, Tensor | None]:
     """The teacher's prompt of each of B completions, and whether it has a context (B,); both are None if the run's
     teacher reads no context. `width` is the number of tokens of the longest completion. A context that leaves no room
-    for it is left out, and a record says so.
+    for that many tokens is left out, and a record says so.
     """
     knobs, size = session.knobs, len(texts) // len(problems)
     if knobs.get("teacher_context", NOTHING) == NOTHING:

@@ -19,7 +19,7 @@ class Ending(Protocol):
 
 
 def ends_of(tokenizer: PreTrainedTokenizerBase, model: Ending) -> tuple[int, ...]:
-    """The ids that end a completion: the tokenizer's end token and those of the model's generation_config."""
+    """The ids that end a completion: the tokenizer's end token, and the end tokens in the model's generation_config."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     more = [] if named is None else [named] if isinstance(named, int) else named
     return tuple(dict.fromkeys((int(tokenizer.eos_token_id), *more)))

@@ -19,7 +19,7 @@ _BYTES = {letter: byte for byte, letter in bytes_to_unicode().items()}
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """The text that each token adds. A character of several tokens stands at the first of them; the others add "".
+    """The text that each token adds. If a character takes several tokens, the first one gets it and the others "".
 
     Bytes that never become a character are written as `bytes_of` does.
     """

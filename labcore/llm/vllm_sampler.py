@@ -1,4 +1,4 @@
-"""vLLM in place of the lab's sampler: a run's weights go in before each batch, tokens and their log-probs come out.
+"""Sample with vLLM: before each batch it gets the run's weights, and it returns tokens with their log-probs.
 
 vLLM runs in the run's own process and on its GPU: weights are copied inside the GPU's memory, and its scheduler does
 the same for the same requests. It is imported when a run samples with it, and not before. Left out: several GPUs,
@@ -6,7 +6,7 @@ sleep between batches, and vLLM's own adapters: LoRA is merged into the weights 
 
 The log-probs of both samplers are those of the whole distribution at the run's temperature τ. vLLM has those of the
 logits as they are (raw_logprobs, τ = 1) or of what top-k and top-p left (processed_logprobs). So the logits are divided
-by τ in the model itself, vLLM's own temperature stays 1, and raw_logprobs are the ones that are wanted.
+by τ in the model itself, and vLLM's own temperature stays 1; then raw_logprobs are the right ones.
 
 Source: vLLM 0.32.0, `LLM.collective_rpc("reload_weights")`, `LLM.apply_model`, `ModelConfig.logprobs_mode`.
 """

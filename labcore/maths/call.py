@@ -1,7 +1,7 @@
 """From the names in the catalog to functions, and from knobs and tensors to their parameters.
 
-A step holds its knobs (β, ε, λ …) in one mapping and its tensors (logprobs, advantages …) in another. A function is
-given those that its parameters name, so a step never asks which function it has.
+A step has its knobs (β, ε, λ …) in one mapping and its tensors (logprobs, advantages …) in another. A function is
+called with the knobs and tensors that its parameters name, so a step never asks which function it has.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def beside(family: Family[Any], name: str) -> Callable[..., Any] | None:
 
 @cache
 def parameters(function: Callable[..., Any]) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of all parameters of `function`, and of those without a default."""
+    """The names of all parameters of `function`, and the names of the required ones."""
     named = signature(function).parameters.values()
     return (frozenset(parameter.name for parameter in named),
             frozenset(parameter.name for parameter in named if parameter.default is Parameter.empty))
 
 
 def call(function: Callable[..., Any], knobs: Mapping[str, Any], tensors: Mapping[str, Any]) -> Any:
-    """function(**those tensors and knobs that its parameters name).
+    """Call `function` with the tensors and knobs that its parameters name, and no others.
 
     A name in both is the tensor: `ratio` is a knob's name too, that of the kind of ratio chosen.
 

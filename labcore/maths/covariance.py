@@ -1,8 +1,8 @@
-"""Surrogates that treat a few tokens in another way, by how their log-prob and their advantage vary together.
+"""Surrogates that treat a few tokens differently: those with a high covariance of log-prob and advantage.
 
-The entropy of a policy falls by the covariance of both: of a likely token that is raised, or an unlikely one that is
-lowered. A few tokens have most of it. Which ones they are depends on all tokens of an update, so the functions that
-find them are given the whole update; `singled_out` is what they found. Shapes and units as in `surrogates`.
+This covariance lowers the policy's entropy: it is high if a likely token is made likelier, or an unlikely one less
+likely. A few tokens have most of it. They can only be found among all tokens of an update, so the functions that find
+them get the whole update; `singled_out` is their result. Shapes and units as in `surrogates`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def covariance(logprobs: Tensor, advantages: Tensor, completion_mask: Tensor) ->
 
 def tokens_to_drop(ratio: Tensor, logprobs: Tensor, advantages: Tensor, completion_mask: Tensor, draws: Tensor,
                    clip_low: float, clip_high: float, cov_share: float, cov_low: float, cov_high: float) -> Tensor:
-    """I = at most max(⌊r n⌋, 1) of the n tokens, drawn from those with ω_low < cov_t < ω_high. (B, T) five times ->
-    bool (B, T)
+    """I = at most max(⌊r n⌋, 1) of the n tokens, drawn at random from the tokens with ω_low < cov_t < ω_high. (B, T)
+    five times -> bool (B, T)
 
     Tokens that the clip cuts off are none of them. `draws` are random numbers: the least are drawn.
 

@@ -1,13 +1,13 @@
 """Quality of a gradient estimate, from draws of the estimate and the true gradient.
 
-An estimate g of the truth t is judged by its bias, |E g − t|², by its variance, tr Cov g, and by how much of it is
-signal. Estimates are made on different scales: one divided by a standard deviation is longer everywhere, which a
-learning rate makes up for. So each is also judged after the best scale has been taken out: E g = s t + r with r at a
-right angle to t, and r/s is what no learning rate makes up for.
+An estimate g of the true gradient t has a bias, |E g − t|², a variance, tr Cov g, and a share of signal. Estimates have
+different scales: one divided by a standard deviation is longer everywhere, which a lower learning rate compensates. So
+each is also judged without its scale: E g = s t + r with r orthogonal to t, and r/s is the bias that no learning rate
+compensates.
 
-|E g|² is taken from pairs of different draws, so that the noise of the mean is not in it: an estimate without bias has
-a bias² around 0, at times below. Intervals are of the jackknife: every quantity is a function of a few sums over draws,
-and each draw is left out in turn.
+|E g|² is estimated from pairs of different draws, so that it does not contain the noise of the mean. An unbiased
+estimate then has a bias² around 0, sometimes below. Intervals are those of the jackknife: every quantity is a function
+of a few sums over draws, and each draw is left out in turn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The steps that take a GPU longest as functions of tensors: by one Triton kernel each on CUDA, else by torch.
+"""The operations that take most of a GPU's time: one Triton kernel each on CUDA, otherwise torch.
 
-On a processor, and on a GPU where Triton is missing (torch brings it along on Linux), they are what is written here;
-the kernels in `gpu_kernels` compute the same but for rounding, and are imported on CUDA only.
+On a processor, and on a GPU without Triton (torch on Linux includes it), the torch code of this module runs. The
+kernels in `gpu_kernels` give the same results up to rounding, and are imported on CUDA only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KeysAndValues = tuple[Tensor, Tensor]
 
 
 def kernels(x: Tensor) -> Any:
-    """The module of kernels where they serve a tensor; else None."""
+    """The module of GPU kernels if they support the tensor, otherwise None."""
     return _kernels() if x.is_cuda and x.dtype in DTYPES and not torch.compiler.is_compiling() else None
 
 
@@ -86,7 +86,7 @@ def add_norm(x: Tensor, delta: Tensor | None, norm: Any) -> tuple[Tensor, Tensor
 
 
 def joined(parts: Sequence[Any]) -> Tensor | None:
-    """Tensors that stand one behind the other in one block of memory, as one tensor; None where they do not."""
+    """Tensors that are contiguous in memory, as one tensor; None if they are not contiguous."""
     def apart(one: Tensor, other: Tensor) -> bool:
         return (one.data_ptr() + one.nbytes != other.data_ptr()
                 or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr())
@@ -196,7 +196,7 @@ class _Attention(torch.autograd.Function):
 
 def attention(x: Tensor, delta: Tensor | None, norm: tuple[Tensor, float], weights: Sequence[Tensor],
               biases: Sequence[Tensor], rows: Rows, scale: float) -> tuple[Tensor, Tensor]:
-    """x + delta, and what attention adds to it. (N, H) each
+    """(x + delta, the output of attention to add to it). (N, H) each
 
     `norm` is the weight and ε of the norm before it; `weights` are those of queries, keys, values and the result,
     `biases` those of the first three, or none. On CUDA only: few operations, and little kept for the backward pass.
@@ -243,7 +243,8 @@ class _Mlp(torch.autograd.Function):
 
 
 def mlp(x: Tensor, delta: Tensor, norm: tuple[Tensor, float], weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """x + delta, and what the MLP of these `weights` (gate, up, down) adds to it after its `norm`. (N, H) each
+    """(x + delta, the output of the MLP with these `weights` (gate, up, down) after its `norm`, to add to it). (N, H)
+    each
 
     On CUDA only: few operations, and little kept for the backward pass.
     """
@@ -269,8 +270,8 @@ class _Rounded(torch.autograd.Function):
 
 
 def rounded(weights: Sequence[Tensor], copies: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """float32 weights written into `copies` in another type, by few operations however many they are; the gradient goes
-    back in float32."""
+    """Write float32 weights into `copies` of another type, with few operations for any number of weights; gradients are
+    passed back in float32."""
     written: tuple[Tensor, ...] = _Rounded.apply(copies, *weights)  # type: ignore[no-untyped-call]  # torch's
     return written
 

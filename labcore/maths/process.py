@@ -24,8 +24,8 @@ def step_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def auc(scores: Tensor, right: Tensor) -> float:
-    """P(score of a right step > that of a wrong one), ties counted half. (N,), bool (N,) -> share; NaN where all steps
-    are alike.
+    """P(score of a right step > score of a wrong step), ties counted half. (N,), bool (N,) -> share; NaN if all steps
+    are right or all are wrong.
 
     Source: Hanley and McNeil 1982, Radiology 143:29 (the area under the ROC curve).
     """
@@ -47,8 +47,8 @@ def first_errors(right: Tensor, steps: Tensor) -> Tensor:
 
 
 def best_of_n(scores: Tensor, right: Tensor) -> float:
-    """The share of prompts whose answer with the highest score is right; of answers with equal scores the share of
-    those that are. (P, G), bool (P, G) -> share
+    """The share of prompts whose highest-scored answer is right; if several answers have the highest score, the share
+    of right ones among them. (P, G), bool (P, G) -> share
 
     Source: Lightman et al. 2023, arXiv:2305.20050, section 3 (best-of-N search with a reward model).
     """

@@ -42,7 +42,7 @@ SCHEDULES: dict[str, Callable[[float, int, int], float]] = {
 
 def adaptive_kl(factor: float, kl: float, adaptive_kl_target: float, adaptive_kl_horizon: float,
                 completions: int) -> float:
-    """f ← f (1 + clip(KL/target − 1, −0.2, 0.2) · min(n/horizon, 1)): what β is multiplied with from the next step on.
+    """f ← f (1 + clip(KL/target − 1, −0.2, 0.2) · min(n/horizon, 1)): the factor of β from the next step on.
 
     `kl` and its target in nats per token; `completions` n of the step, the horizon in completions.
 

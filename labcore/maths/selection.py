@@ -1,9 +1,9 @@
 """Select the completions of a batch that are learnt from: bool (P, G), True = kept.
 
-Rewards are (P, G): P prompts, G completions each, all that they earn: shaped, with the rewards of their tokens, less a
-KL in the reward; `task_rewards` are those before all that. NaN marks a completion that could not be scored. Nothing is
-dropped: groups stay whole, so that baselines are those of all completions, and only the loss and its denominators leave
-out what is not kept.
+Rewards are (P, G): P prompts with G completions each. They are total rewards: shaped, plus the rewards of tokens, minus
+a KL in the reward; `task_rewards` are the rewards before these changes. NaN marks a completion that could not be
+scored. No completion is dropped: groups stay whole, so that baselines use all completions, and only the loss and its
+denominators leave out the completions that are not kept.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Advantages that differ from token to token: of returns, of steps, of a teacher, and of turns.
 
-Tensors are (B, T); what the mask leaves out has advantage 0. A NaN reward leaves its completion out.
+Tensors are (B, T). Tokens outside the mask have advantage 0, and so has a completion with a NaN reward.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def steps_standardised(token_rewards: Tensor, scored_tokens: Tensor, step_ends: 
     """A_t = Σ_{k: end_k ≥ t} (r_k − mean r)/(std r + eps), over all steps of the group. (B, T), bool (B, T) x 2 -> (B,
     T)
 
-    Without a unit; 0 where the mask is False. r_k is the sum of the rewards from the token after end_{k−1} to end_k.
-    With one step a completion it is `group_standardised` at every token. Steps of completions that a selection leaves
-    out count in mean and spread; those of completions that could not be scored are not in `scored_tokens`.
+    Without a unit; 0 where `scored_tokens` is False. r_k is the sum of the rewards from the token after end_{k−1} to
+    end_k. If each completion has one step, it equals `group_standardised` at every token. Completions that a selection
+    leaves out count in mean and std; completions that could not be scored have no `scored_tokens`.
 
     Source: Shao et al. 2024, arXiv:2402.03300, section 4.1.3 (process supervision).
     """

@@ -1,6 +1,6 @@
-"""Surrogates that hold the policy near the one that sampled by other means than a clip of the ratio.
+"""Surrogates that keep the policy near the one that sampled, by other means than clipping the ratio.
 
-Shapes and units as in `surrogates`: advantages are constants, ratios are those of tokens.
+Shapes and units as in `surrogates`: advantages are constants, ratios are per token.
 """
 
 from __future__ import annotations

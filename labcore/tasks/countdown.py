@@ -47,7 +47,7 @@ class Countdown:
         return can_reach(beginning, *_asked(problem))
 
     def feedback(self, problem: Problem, completion: str) -> str:
-        """What a wrong expression gives, or the numbers that it uses where these are the fault; "" where it is none.
+        """The value of a wrong expression, or the numbers that it uses if they are wrong; "" if it is no expression.
 
         >>> task = Countdown({"numbers": 3})
         >>> task.feedback(Problem("2,7,3:13=", ""), "2*7-3"), task.feedback(Problem("2,7,3:13=", ""), "7+6")

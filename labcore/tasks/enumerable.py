@@ -54,8 +54,8 @@ def check(row: Task, knobs: Mapping[str, Value]) -> TextTask:
     letters, prompts = int(knobs["vocabulary"]), int(knobs["prompt_count"])
     count(letters, int(knobs.get("max_new_tokens", LENGTH)))
     if prompts > letters:
-        raise LabError(f"Every prompt is a letter of its own, so {prompts} prompts (`prompt_count`) do not go with "
-                       f"{letters} letters (`vocabulary`): take {letters} or fewer.")
+        raise LabError(f"Each prompt is a different letter, so {prompts} prompts (`prompt_count`) are too many for "
+                       f"{letters} letters (`vocabulary`): take {letters} prompts or fewer.")
     if (source := knobs.get("reward_source", SOURCES[0])) not in SOURCES:
         raise LabError(f"The mean reward of every completion is not known with the reward source `{source}`: set "
                        f"{' or '.join(f'`reward_source={each}`' for each in SOURCES)}.")

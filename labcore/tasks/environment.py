@@ -178,7 +178,7 @@ class EnvironmentTask(ABC):
         return None
 
     def feedback(self, problem: Problem, completion: str) -> str:
-        """The environment's answer to the last turn of an episode; "" where nobody has taken one."""
+        """The environment's answer to the last turn of an episode; "" if it has no turns yet."""
         return completion.moves[-1].observation if isinstance(completion, Episode) and completion.moves else ""
 
     def begin(self, problem: Problem) -> Play:

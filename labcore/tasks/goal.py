@@ -60,8 +60,8 @@ def goal(spec: RunSpec) -> Goal:
 
 def example(task: Task, knobs: Mapping[str, Value], data: str | None,
             seed: int = 0) -> tuple[Problem | Pair | Single, float]:
-    """A row of a task, and the reward of its answer: 1 where a verifier accepts it, and 0 where no reward belongs to
-    it. Of a task that makes its problems it is mostly the first one that a run with this seed watches."""
+    """A row of a task and the reward of its answer: 1 if a verifier accepts it, and 0 if the row has no reward. For a
+    task that makes its problems, it is usually the first prompt that a run with this seed watches."""
     made = make_task(task, knobs, data)
     seeds = np.random.SeedSequence((seed, WATCHED_STREAM, 0)).generate_state(2)
     rows = getattr(made, "rows", None) or made.problems(_TRIES, np.random.default_rng(seeds[1]))
@@ -74,12 +74,12 @@ def example(task: Task, knobs: Mapping[str, Value], data: str | None,
 
 
 def _short(answer: str) -> int:
-    """Larger for an episode nearer to two turns: with fewer no observation matters, more are long to read."""
+    """Larger the closer an episode is to two turns: one turn shows no reply to an observation, and many take long."""
     return -abs(len(answer.moves) - 2) if isinstance(answer, Episode) else 0
 
 
 def wrong(task: Task, knobs: Mapping[str, Value], row: Problem) -> str:
-    """A completion near the answer of a task's own problem that earns less than it; empty where none is found."""
+    """A completion similar to the answer of a task's problem, with a lower reward; empty if none is found."""
     made, answer = make_task(task, knobs), row.answer
     if isinstance(made, EnvironmentTask):
         return _lost(made, row)
@@ -89,7 +89,7 @@ def wrong(task: Task, knobs: Mapping[str, Value], row: Problem) -> str:
 
 
 def _lost(task: EnvironmentTask, row: Problem) -> str:
-    """An episode of a simple player that earns less than the one of the problem."""
+    """An episode by a simple player with a lower reward than the problem's own episode; empty if none is found."""
     rng = np.random.default_rng(0)
     for _ in range(TRIES):
         if (player := task.player(rng)) is None:

@@ -86,7 +86,7 @@ def renamed(value: Mapping[str, Any], place: str, names: Mapping[str, str]) -> M
         return value
     for name, own in names.items():
         if own not in value:
-            raise LabError(f"{place[:1].upper()}{place[1:]} has no field {own!r}, which is to be the {name}: it has "
+            raise LabError(f"{place[:1].upper()}{place[1:]} has no field {own!r} for the {name}: it has "
                            f"{_named(value)}.")
     theirs = set(names.values())
     return {**{key: found for key, found in value.items() if key not in theirs and key not in names},

@@ -109,11 +109,11 @@ def prompt_key(problem: Problem) -> str:
 class Pair:
     """A prompt with a preferred and a dispreferred completion; `line` and `turns` as in `Problem`.
 
-    A side that was sampled and cut at the length limit never ended: it is not to be taught with an end token.
-    `answer` is the task's own right answer, where it has one; `margin` is by how much the chosen side is to score
-    higher, in reward, where the pair says so; of a `tie` neither side is better. `sampled` has the ids of both sides
-    where a model sampled them: their texts may not encode to the same ids again. `theirs` is the side that the
-    reference sampled, where the policy sampled the other one.
+    `chosen_truncated` and `rejected_truncated`: the side was sampled and cut at the length limit, so it is learnt
+    without an end token. `answer` is the task's right answer, if it has one. `margin` is the required difference of the
+    rewards of the two sides, if the pair has one. `tie`: neither side is better. `sampled` has the token ids of both
+    sides if a model sampled them, because their texts may encode to other ids. `theirs` is the side that the reference
+    sampled if the policy sampled the other one.
     """
 
     prompt: str
@@ -187,29 +187,29 @@ class SingleTask(Protocol):
 
 @runtime_checkable
 class FeedbackTask(Protocol):
-    """A task that says more of a completion that is not right than the right answer."""
+    """A task whose feedback on a wrong completion says more than the right answer."""
 
     def feedback(self, problem: Problem, completion: str) -> str: ...
 
 
-PRIVILEGED = "privileged_context"  # TRL's name for the column of what only a teacher may read
+PRIVILEGED = "privileged_context"  # TRL's name for the column that only a teacher may read
 
 
 def privileged(problem: Problem) -> str:
-    """The column of what only a teacher may read, where the problem's row has it; else the right answer."""
+    """The text that only a teacher may read: the row's column of this name, otherwise the right answer."""
     return str(problem.columns.get(PRIVILEGED) or problem.answer)
 
 
 def feedback_on(task: object, problem: Problem, completion: str) -> str:
-    """What a task says of a completion that is not right: its row's own words, else those of its checker, else the
-    right answer; "" where it has nothing to say."""
+    """The feedback on a wrong completion: the row's own column, otherwise the task's feedback, otherwise the right
+    answer; "" if there is none."""
     if isinstance(task, FeedbackTask) and not problem.columns.get(PRIVILEGED):
         return task.feedback(problem, completion)
     return privileged(problem)
 
 
 def has_singles(task: object) -> bool:
-    """True if what a task brings are single completions in place of pairs."""
+    """True if a task has single completions with labels instead of pairs."""
     return isinstance(task, SingleTask) and bool(task.unpaired)
 
 

@@ -16,7 +16,7 @@ SUPERVISOR = (sys.executable, "-m", "labcore.workers.supervisor")
 # Threads made by these libraries at import would make the fork unsafe; the worker sets torch's number itself.
 QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
          "TOKENIZERS_PARALLELISM": "false", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-# Tensors in pages of 2 MB, by glibc: with small ones the processor looks up their places all the time.
+# glibc allocates tensors in pages of 2 MB: with pages of 4 kB, address look-ups (TLB misses) slow every step.
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 _ahead: list[subprocess.Popen[bytes]] = []
 
@@ -31,7 +31,7 @@ def begin() -> None:
 
 
 def taken(command: Sequence[str], url: str) -> subprocess.Popen[bytes]:
-    """The supervisor of the store `url`: the one that was begun ahead where it is that one, else a new one."""
+    """The supervisor of the store `url`: the one that `begin` started if it has this store, otherwise a new one."""
     from labcore.runs.store.dialects import store_url  # here, since SQLAlchemy takes a while to load: see the module
 
     while _ahead:
@@ -44,15 +44,15 @@ def taken(command: Sequence[str], url: str) -> subprocess.Popen[bytes]:
 
 
 def started(command: Sequence[str], url: str | None) -> subprocess.Popen[bytes]:
-    """A new one, which reads its orders from its standard input until that ends. See `environment` for `url`."""
+    """Start a supervisor, which reads orders from its standard input until this closes. `url` as in `environment`."""
     with log().open("ab") as file:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment(url),
                                 start_new_session=True)
 
 
 def environment(url: str | None) -> dict[str, str]:
-    """The variables of a process of the lab whose store is `url`; None means the store of this process. The user's own
-    settings of glibc stay."""
+    """The environment variables of a process of the lab with the store `url` (None: the store of this process). The
+    user's own GLIBC_TUNABLES are kept."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     return {**HUGE_PAGES, **os.environ, **QUIET, "PYTHONPATH": path, "RL_LAB_HOME": str(home()),
             **({} if url is None else {"RL_LAB_STORE": url})}

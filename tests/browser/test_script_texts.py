@@ -197,9 +197,9 @@ def test_curves_under_the_mouse(page: Page, opened, runs: dict[str, str]) -> Non
 
 
 def hovered(page: Page, chart: Locator, every: int = 1) -> str:
-    """What a chart says under the mouse, in a row across its middle, of 20 places at every so many: nothing is made of
-    it."""
-    chart.hover()  # once it is still
+    """Move the mouse across the middle of a chart, at each `every`th of 20 places, and return its hover texts; none of
+    them may become HTML."""
+    chart.hover()  # waits until the chart stands still
     box, said = chart.bounding_box(), ""
     assert box
     for place in range(1, 20, every):

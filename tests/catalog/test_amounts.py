@@ -11,11 +11,11 @@ import pytest
 from labcore.catalog.amounts import percent, significant, size
 
 ROOT = Path(__file__).parents[2]
-# A share by Python's own format or without the blank before its sign, or a size or a time by its own.
+# A share in Python's own percent format or without a blank before %, or a size or time formatted by hand.
 BY_HAND = re.compile(r":\.?\d*%\}|\}%(?=[\s\"'`.,;:)<]|$)|/ (?:1e6|1e9|MEGABYTE)\b[^}]*\} (?:MB|GB)"
                      r"|(?<!2\*\*20:\.1)(?<!2\*\*20:\.0)(?<!2\*\*20:,\.0)f\} (?:kB|MB|GB)\b"
                      r"|\.[1-9]f\} (?:s|min|h)\b(?!/)")  # but for limits in units of 2**20
-# A metric's value by its digits, which would not write a share in percent.
+# A metric's value formatted with its digits: a share would not be in percent.
 BY_DIGITS = re.compile(r"\b(?:number|format)\(.*\.digits\)")
 # A length in CSS: the declaration of a style, or a share that a semicolon follows.
 CSS = re.compile(r"^.*\.style\..*$|[a-z-]+:\d+%\}|[a-z-]+:\$?\{[^{}]*\}%?|\{[^{}]*%\};|color-mix\([^)]*\)|\}%[,)]")
@@ -57,8 +57,8 @@ def test_units_stand_behind_a_blank_and_columns_have_three_digits() -> None:
 
 
 def signed_formats(source: str, all_of_them: bool) -> list[str]:
-    """The formats with decimals in a source for numbers that may be below 0: `all_of_them`, else those with a sign, and
-    those whose hyphens are made minus signs."""
+    """The formats with decimals and without `z` for numbers that may be negative: all formats of the source if
+    `all_of_them`, otherwise those with a sign and those whose hyphens are replaced by minus signs."""
     def wanted(node: ast.AST) -> bool:
         return (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"
                 and [each.value for each in node.args if isinstance(each, ast.Constant)] == ["-", "−"])

@@ -100,8 +100,8 @@ def offered(row: str) -> Places:
 
 
 def deciding(row: str, place: str, key: str) -> set[tuple]:
-    """A knob, and by rule each value of a row that alone decides whether the rule silences it: all else is as the rule
-    asks."""
+    """The knob, and for each of its rules each value of the row that decides alone if the knob is inactive, because all
+    other conditions of the rule are met."""
     held = {knob.key: knob.default for knob in ALGORITHMS[row].knobs} | {"kl_placement": place}
     return {(key,)} | {
         (key, number, each, str(held.get(each))) for number, rule in enumerate(RULES) if key in rule.knobs
@@ -110,7 +110,7 @@ def deciding(row: str, place: str, key: str) -> set[tuple]:
 
 
 def first_of_each_setting() -> dict[str, Places]:
-    """The knobs of each row for which no row before it has had the same values that decide."""
+    """The knobs of each row whose deciding values occur in no earlier row."""
     seen: set[tuple] = set()
     found: dict[str, Places] = {}
     for row in ONLINE:

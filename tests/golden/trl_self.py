@@ -27,7 +27,7 @@ ACCELERATOR = SimpleNamespace(device=torch.device("cpu"), process_index=0, gathe
 
 def loss(trainer: type, logits: Any, mode: str, student: Tensor, teacher: Tensor, temperature: float,
          contexts: list[int]) -> Tensor:
-    """The loss of a trainer on the logits as they are before the temperature."""
+    """The loss of a trainer on logits before they are divided by the temperature."""
     found = SimpleNamespace(
         args=SimpleNamespace(distillation_mode=mode, distillation_alpha=1.0, distillation_is_clip=2.0),
         accelerator=ACCELERATOR, _log_self_distillation_metric=lambda *_: None)
@@ -62,7 +62,7 @@ FEEDBACK = ["not ab", "", "", "not gh", "", "not kl"]
 
 
 def prompts(right: list[int], success: bool, feedback: bool, only_without: bool) -> dict[str, Any]:
-    """What the teacher reads in each of six completions of two groups, and which of them have a context."""
+    """The teacher's prompts of six completions in two groups, and which completions have a context."""
     read: list[str] = []
 
     def tokenize(texts: list[str]) -> list[list[int]]:

@@ -135,7 +135,7 @@ def test_whitening_is_over_what_is_kept():
 
 @every("choice", [choice for choice in ADVANTAGE if choice.group])
 def test_a_baseline_of_a_group_is_that_of_all_its_completions(choice):
-    """Also where a selection keeps one of them."""
+    """Also if a selection keeps only one completion."""
     kept = torch.tensor([True, False, True, False])
     given = replace(rollout(), square_sums=torch.full((4, 3), 0.3), reward_parts=REWARDS[:, None],
                     part_weights=torch.ones(4, 1))

@@ -58,7 +58,7 @@ WHOLE = {choice.key for choice in PREFERENCE_LOSS.members if choice.whole_batch}
 
 @pytest.fixture
 def given(generator):
-    """Six pairs: the quantities of the family, in float64."""
+    """The quantities of six pairs, in float64."""
     def normal():
         return torch.randn(6, generator=generator, dtype=torch.float64)
     logprobs = {f"{model}logprob_{side}": -3 - normal().abs() for model in ("", "ref_")
@@ -152,7 +152,7 @@ def test_gradients_are_those_of_finite_differences(name, given):
 
 @every("name", PAIRED)
 def test_a_step_downhill_raises_the_chosen_or_lowers_the_rejected_side(name, given):
-    """What each of them is for: the margin grows. APO-down lowers both."""
+    """Each loss increases the margin. APO-down lowers both log-probs."""
     tensors = {key: value.clone().requires_grad_() for key, value in given.items() if value.is_floating_point()
                and "ref" not in key and key != "mismatched_kl"}
     call(member(PREFERENCE_LOSS, name), KNOBS, {**given, **tensors}).sum().backward()
@@ -180,7 +180,7 @@ def test_only_losses_of_the_whole_batch_change_with_the_other_pairs(name, given,
               for rows in (slice(0, 3), slice(3, 6))]
     if name not in WHOLE:
         close(torch.cat(halves), whole)
-    elif name not in ("kto", "apo_zero_unpaired"):  # of another order, and sides of different numbers
+    elif name not in ("kto", "apo_zero_unpaired"):  # they order completions differently, and need no pairs
         assert not torch.allclose(torch.cat(halves), whole)
 
 

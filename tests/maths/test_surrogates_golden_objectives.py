@@ -49,7 +49,7 @@ def knobs_of(config):
 
 
 def minimised(knobs, logprobs, old, ref, advantages, mask, totals, entropy=0.0):
-    """The loss, its gradient by the log-probabilities, and what it was made of."""
+    """The loss, its gradient with respect to the log-probabilities, and its parts."""
     rollout = Rollout(prompts([1] * len(mask)), mask.long(), mask, torch.zeros(len(mask)) > 0, advantages, old, ref,
                       advantages=advantages[:, None].expand_as(logprobs))
     loss, ratio = objective.loss(knobs, rollout, logprobs, entropy + torch.zeros_like(logprobs), totals)

@@ -84,7 +84,7 @@ def test_fields_are_named_by_the_user():
 
 @every("given, names, words", [
     ({"text": "a"}, {}, "no field 'prompt' or 'question' or 'problem'.*--map prompt=FIELD.*'text'"),
-    ({"q": "a"}, {"prompt": "ask"}, "no field 'ask', which is to be the prompt.*'q'"),
+    ({"q": "a"}, {"prompt": "ask"}, "no field 'ask' for the prompt.*'q'"),
     ({"prompt": ""}, {}, "empty prompt"), ({"prompt": []}, {}, "no list of turns"),
     ({"prompt": [{"role": "boss", "content": "x"}]}, {}, "turn 1 of 'prompt' without a text or a role"),
     ({"prompt": "p", "completion": [turn("assistant", "a"), turn("user", "b")]}, {}, "2 turns in 'completion'"),

@@ -11,7 +11,7 @@ from tests.runs import fake
 
 @pytest.fixture
 def launchers():
-    """Makes launchers, which are closed at the end of the test."""
+    """A function that makes launchers; the fixture closes them at the end of the test."""
     with ExitStack() as opened:
         yield lambda store, command: opened.enter_context(closing(Launcher(store, command)))
 

@@ -203,9 +203,10 @@ def _pushes(found: dict[str, Any], batch: Batch, to: Callable[..., None]) -> Non
 
 
 def _left_out(algorithms: Sequence[Mapping[str, Any]]) -> str:
-    """The terms of the losses that are no function of a token's own log-prob, in a sentence; empty without any."""
+    """A sentence that names the terms of the losses that the pushes leave out; empty if there are none."""
     terms = [f"the {term} of {row['label']}" for row in algorithms for term in row.get("left_out", ())]
-    return f" Left out: {listed(terms)}, because it depends on the probabilities of all tokens." if terms else ""
+    depends = "it depends" if len(terms) == 1 else "they depend"
+    return f" Left out: {listed(terms)}, because {depends} on the probabilities of all tokens." if terms else ""
 
 
 def _looked(shown: WidgetState, which: str, usual: int, to: Callable[..., None]) -> None:

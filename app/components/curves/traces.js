@@ -27,7 +27,7 @@ function traceOf(chart, panel, line) {
   const group = chart.groups[line.group];
   const colour = line.hue ? line.hue[chart.theme.dark ? 1 : 0] : colourOf(chart, line.group);
   const y = line.y.map((each) => scaled(panel, each));
-  const apart = (values) => (inPercent(panel) ? values.map((each) => 100 * each) : values); // never by decades
+  const apart = (values) => (inPercent(panel) ? values.map((each) => 100 * each) : values); // shares have no log axis
   const faint = group.muted ? 0.5 : 1; // it steps back
   const base = { type: "scatter", mode: "lines", connectgaps: true, x: [...line.x], y, customdata: [],
     visible: !chart.scene.hidden.has(hiderOf(line)), name: line.name ?? escaped(group.short) };

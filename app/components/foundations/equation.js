@@ -1,6 +1,6 @@
 // The equation with the numbers of the moment, as MathML: screen readers read it, and it wraps between its pieces.
 
-// A number with so many digits and a real minus sign, which zero has not.
+// A number with `digits` decimals and a real minus sign; zero never has a minus sign.
 const fixed = (value, digits) => (Number.isFinite(value) ? value.toFixed(digits).replace(/^-(?=0\.?0*$)/, "").replace("-", "−")
   : value > 0 ? "∞" : "–");
 

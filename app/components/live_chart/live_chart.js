@@ -65,11 +65,11 @@ function boxOf(key) {
   return box;
 }
 
-const LEAST = 120, NARROW = 190; // pixels: of a large chart at the least, and at the most beside a board or on a phone
+const LEAST = 120, NARROW = 190; // height of a large chart, pixels: its minimum, and its maximum on a narrow page
 const BELOW = 66; // pixels: the caption of a chart, and the scrubber at the lower edge of the window
 
-// Large charts are as high as the window has room for, so that their axes are seen above the scrubber. Where there is
-// no such room, they have to be scrolled to anyway and have their full height.
+// Large charts take the height that the window has left, so that their axes are visible above the scrubber. If there is
+// too little left, the reader has to scroll anyway, so they take their full height.
 function heightOf({ width, room }, { tall, large }) {
   const most = large && width && width < 700 ? NARROW : tall;
   return large && room >= LEAST ? Math.min(most, room) : most;

@@ -6,8 +6,8 @@ const RAREST = 16; // times
 const KEPT = 0.7; // share of the mean that stays when a new time is known
 const BEGINNING = 3; // updates that are not measured: plots are made, and the browser compiles
 
-// Take the time that the charts took since the last update, and ask for another pace where it is too much, or where
-// half of it would do. The first pace is always said: the server may still have that of the charts before.
+// Measure the drawing time since the last update. Ask for a slower pace if it is too long, and for a faster one if half
+// the pace is enough. The first pace is always sent, because the server may still have the pace of earlier charts.
 function measurePace(chart) {
   const took = chart.busy ?? 0;
   Object.assign(chart, { busy: 0, updates: (chart.updates ?? 0) + 1 });

@@ -14,7 +14,7 @@ function saidOf(chart, run, { key, before, after, ...metric }) {
   return before + metricText(metric, rowAt(chart, run, key)?.[3][key]) + after;
 }
 
-// A tile in words: its number at the step that is shown, and the first one.
+// The texts of a tile: its number at the step that is shown, and its first number.
 function tileOf(chart, run, { key, label, unit, help, first, ...metric }) {
   const value = rowAt(chart, run, key)?.[3][key];
   const moved = first !== null && value !== undefined && value !== first;

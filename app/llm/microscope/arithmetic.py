@@ -116,7 +116,7 @@ def _surrogate(one: Token, knobs: Knobs) -> list[Line]:
 
 
 def _gradient(one: Token, knobs: Knobs) -> list[Line]:
-    """∂S/∂log π: how far the update pushes at the token, and 0 where the clip cuts it off."""
+    """∂S/∂log π: the push of the update on the token; 0 if the ratio is clipped."""
     slope = one.get("slope")
     if slope is None:
         return []
@@ -177,12 +177,12 @@ def _kl_use(chosen: KL, value: float, knobs: Knobs) -> str:
     return f"in the {where}, β = {plain(beta)}"
 
 
-ADDED = ("adaptive_kl_target", "entropy_target", "single_step")  # they add what is not in the file
+ADDED = ("adaptive_kl_target", "entropy_target", "single_step")  # they add terms that the stored samples lack
 WEIGHED = {"top_entropy_share": 1, "off_policy_threshold": 0, "importance_cap": 0}  # the values at which they are off
 
 
 def _loss(one: Token, knobs: Knobs) -> list[Line]:
-    """The token's term of the loss, before tokens are aggregated; none where a part of it is not in the file."""
+    """The token's term of the loss before aggregation; no line if the stored samples lack a part of it."""
     value, weight = one.get("objective"), one.get("weight")
     weighed = weight is None and any(knobs.get(key, off) != off for key, off in WEIGHED.items())
     added = any(knobs.get(key) for key in ADDED)
@@ -205,7 +205,7 @@ def _loss(one: Token, knobs: Knobs) -> list[Line]:
 
 
 def _step(completion: Mapping[str, Any], place: int, knobs: Knobs) -> list[Line]:
-    """The score of the step that ends at the token, beside what the verifier says of it, and the reward of the step."""
+    """The score of the step that ends at the token with the verifier's verdict, and the reward of the step."""
     scores = completion.get("step_scores") or []
     if place >= len(scores) or scores[place] is None:
         return []
@@ -218,7 +218,7 @@ def _step(completion: Mapping[str, Any], place: int, knobs: Knobs) -> list[Line]
 
 
 def _of_steps(scores: list[float | None], place: int, knobs: Knobs) -> Numbers:
-    """The numbers that the arithmetic of a step's reward may ask for; no `weights` where they are too large for it."""
+    """The numbers that formulas of a step's reward use; `weights` is None if they are too large to show."""
     known = [score for score in scores if score is not None]
     before = [score for score in scores[:place] if score is not None]
     powers = [(1 - 2 * score) / float(knobs.get("min_temperature", 1.0)) for score in known]
@@ -283,7 +283,7 @@ def of_pair(pair: Mapping[str, Any], knobs: Knobs) -> list[Line]:
         return found
     found.append(Line("Margin", "β(c − r)", "", f"{plain(beta)} × ({less(*gained)})", plain(margin), "", (
         "knob_beta", "chosen", "rejected")))
-    usual = choices.DIVERGENCE.names[0]  # of another one the loss is not of this margin
+    usual = choices.DIVERGENCE.names[0]  # with another divergence the loss is not a function of this margin
     if knobs.get("divergence", usual) == usual:
         loss, *added = choices.chosen(choices.PREFERENCE_LOSS, knobs)
         notes = ["before its weight, without the losses that are added"] * bool(added)

@@ -219,7 +219,7 @@ def _plays(group: Item) -> bool:
 
 
 def _written(text: str) -> dict[str, Any]:
-    """A completion in a row: a short one whole, of a long one the first and the last line."""
+    """A completion in a row: in full if it is short, otherwise its first and last line."""
     long = len(text) > LONG or "\n" in text
     return {"text": "" if long else text, "ends": list(ends(text)) if long else []}
 
@@ -237,7 +237,7 @@ def _facts(group: Item) -> str:
 
 
 def _rows(group: Item, knobs: Mapping[str, Value]) -> list[dict[str, Any]]:
-    """Its different completions, the largest advantage first, then the best reward; equal ones are one row."""
+    """The distinct completions of a group, sorted by advantage, then by reward; equal completions share a row."""
     same: dict[tuple[Any, ...], list[int]] = {}
     for place, each in enumerate(group["completions"]):
         key = (each["text"], bool(each.get("truncated")), credit.earned(each), each.get("advantage"))

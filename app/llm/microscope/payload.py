@@ -41,7 +41,7 @@ def shelf(kind: str, items: Sequence[cards.Item], knobs: Knobs) -> dict[str, Any
 
 
 def inside(kind: str, item: cards.Item, place: int, when: str, knobs: Knobs) -> dict[str, Any]:
-    """The chosen item: its tokens with their numbers and their arithmetic, and what is said of the whole."""
+    """The chosen item: its tokens with their numbers and formulas, and a line about the whole item."""
     if kind == "pairs":
         sides = [_side(item[role], role, GIVEN[kind], lambda i, role=role: arithmetic.of_side(item[role], i))
                  for role in ("chosen", "rejected")]

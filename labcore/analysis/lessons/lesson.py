@@ -221,7 +221,7 @@ def _setups(given: Sequence[Any], less: Mapping[str, Any]) -> tuple[Setup, ...]:
             raise _Wrong("name", f"a run cannot be called {quoted(name)}: use small letters, digits and _, and no "
                          "name of a function.")
         if name in [other.name for other in found]:
-            raise _Wrong("name", f"two runs are called {quoted(name)}: give each a name of its own.")
+            raise _Wrong("name", f"two runs are called {quoted(name)}: give each a different name.")
         steps = max(1, fields["steps"] * less["steps"] // longest) if "steps" in less else fields["steps"]
         setup = Setup(name, fields["label"], _spec(fields, less, steps))
         if same := [other.name for other in found if other.spec == setup.spec]:

@@ -18,8 +18,8 @@ from labcore.runs.traces import setting as setting_of
 
 FINISHED = "finished"
 HERE = Path(__file__).parent
-_ANY = "a run's"  # in place of the ids of runs that are trained first, where settings are compared
-_YOURS = "a pretrained model"  # in place of the model that a study asks for and nobody has named
+_ANY = "a run's"  # placeholder for the ids of runs that are trained first, to compare settings
+_YOURS = "a pretrained model"  # placeholder for the model that a study asks for
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ def scorer_specs(study: Study) -> list[RunSpec]:
 
 
 def of_model(study: Study, model: str) -> Study:
-    """A study that asks for a model, with that of a name.
+    """Return the study with `model` filled in if it asks for one.
 
     Raises:
-        LabError: it asks for none, or no name is given.
+        LabError: a model is given but not asked for, or asked for but not given.
     """
     if model and not study.asks_model:
-        raise LabError(f"The study {study.key} has a model of its own: leave --model out.")
+        raise LabError(f"The study {study.key} has a fixed model: leave --model out.")
     if study.asks_model and not model:
         raise LabError(f"The study {study.key} needs a pretrained model: give --model with a Hugging Face folder, a "
                        "hub id or an earlier run on one.")
@@ -84,11 +84,11 @@ def _unnamed(study: Study) -> bool:
 
 
 def spec_of(study: Study, setting: Setting, seed: int, scorers: Sequence[str] = ()) -> RunSpec:
-    """The run of a setting with a seed; `scorers` are the ids of the study's reward models. Where these or a model are
-    not named yet, it is a run to compare settings with, not to start.
+    """The spec of a setting's run with a seed; `scorers` are the ids of the runs that were trained first. Without these
+    or without the model that the study asks for, the spec only serves to compare settings and cannot be started.
 
     Raises:
-        LabError: the setting needs more of them, or they are none.
+        LabError: there are too few `scorers`, or they cannot be used.
     """
     knobs = {**study.knobs, **setting.knobs}
     if setting.members:
@@ -99,10 +99,11 @@ def spec_of(study: Study, setting: Setting, seed: int, scorers: Sequence[str] = 
 
 
 def found(study: Study, rows: Iterable[RunRow]) -> Runs:
-    """The study's runs among some runs, newest first: of each seed the newest that is no failure, else the newest.
+    """The study's runs among `rows`, which are sorted by newest first. Each seed has its newest run that did not fail,
+    or its newest one if all failed.
 
-    A run belongs to a study by its settings alone, whoever started it; which reward models it has does not matter.
-    Where a study asks for a model that is not named, its runs are those on the model of the newest.
+    A run belongs to a study if it has the study's settings, whoever started it and whichever reward models it uses. If
+    a study asks for a model and has none, only runs with the same model as its newest run count.
     """
     rows = _of_newest_model(study, list(rows)) if _unnamed(study) else rows
     wanted = {_text(study, _template(study, setting)): setting.label for setting in study.settings}
@@ -111,7 +112,7 @@ def found(study: Study, rows: Iterable[RunRow]) -> Runs:
     scorers: dict[int, RunRow] = {}
     for row in rows:
         if row.spec.parent or row.spec.steps not in (study.steps, study.scorer_steps):
-            continue  # most runs, at no cost
+            continue  # skips most runs cheaply
         text = _text(study, row.spec)
         taken = of[wanted[text]] if text in wanted else scorers if text == scorer else None
         if taken is not None and (row.spec.seed not in taken or _better(row, taken[row.spec.seed])):
@@ -121,7 +122,7 @@ def found(study: Study, rows: Iterable[RunRow]) -> Runs:
 
 
 def _of_newest_model(study: Study, rows: list[RunRow]) -> list[RunRow]:
-    """The runs on the model of the newest run of the study."""
+    """The rows with the same model as the study's newest run."""
     wanted = {_text(study, _template(study, setting)) for setting in study.settings}
     newest = next((row.spec.model for row in rows if row.spec.steps == study.steps
                    and _text(study, row.spec) in wanted), "")
@@ -191,10 +192,10 @@ def _alone(setting: Setting) -> Setting:
 
 
 def _text(study: Study, spec: RunSpec) -> str:
-    """The settings that runs of one arm share, whichever runs they learn from."""
+    """The settings that all runs of an arm share; the ids of runs that are trained first are left out."""
     if _unnamed(study):
         spec = replace(spec, model=_YOURS)
-    if spec.data and Path(spec.data).name == study.data:  # wherever the lab is installed
+    if spec.data and Path(spec.data).name == study.data:  # the path depends on where the lab is installed
         spec = replace(spec, data=study.data)
     named = str(spec.knobs.get(study.scorer_knob) or "")
     shipped = (found := read(named)) is not None and bool(found.sft)  # a teacher that comes with the lab

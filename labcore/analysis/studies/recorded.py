@@ -54,7 +54,7 @@ def of_result(found: Result, **rest: Any) -> Recorded:
 
 @cache
 def read() -> dict[str, Recorded]:
-    """The recorded results by the study's key. A study whose contrasts have changed since has none."""
+    """The recorded results by the study's key, without studies whose contrasts have changed since."""
     if not FILE.exists():
         return {}
     found = {key: _one(fields) for key, fields in json.loads(FILE.read_text("utf-8")).items() if key in STUDIES}

@@ -278,9 +278,10 @@ def _real_distillation() -> Study:
         "real_distillation", "Distillation against RL, real model", "A teacher that grades every token of the policy's "
         "own samples teaches a pretrained model more than a reward for the whole completion, with equally many sampled "
         "tokens.", "Lu and Thinking Machines Lab 2025, On-Policy Distillation",
-        "The 100 sums of two digits, answered by an instruct model of yours. Its teacher is that model after SFT on "
-        "the answers. On-policy distillation from this teacher and GRPO both start from the model itself: LoRA of rank "
-        "16 at a learning rate of 3e-4, 4 prompts × 8 completions of at most 8 tokens and one update a step, 16 steps.",
+        "The task is the 100 sums of two digits, and the model an instruct model of yours. SFT of the model on the "
+        "answers trains the teacher. On-policy distillation from this teacher and GRPO both start from the untrained "
+        "model: LoRA of rank 16 at a learning rate of 3e-4, 4 prompts × 8 completions of at most 8 tokens and one "
+        "update a step, 16 steps.",
         [Setting("Distillation", "opd", once, members=1), Setting("GRPO", "grpo", {**once, "beta": 0.0})],
         [Contrast("Distillation − GRPO", less, Measure(rows=4), low=0.0),
          Contrast("Sampled tokens, distillation − GRPO; equal: within 200 of about 3,800", less,

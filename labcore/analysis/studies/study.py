@@ -95,7 +95,7 @@ class Contrast:
 
     @property
     def region(self) -> str:
-        """Where the claim says that it lies: "above 0", "below 0.05", "between 3.5 and 4.5"."""
+        """The region of the claim in words: "above 0", "below 0.05", "between 3.5 and 4.5"."""
         low, high = (f"{edge:g}".replace("-", "−") for edge in (self.low, self.high))
         if isfinite(self.low) and isfinite(self.high):
             return f"between {low} and {high}"
@@ -104,11 +104,11 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Study:
-    """A row of the table. `setting` says in words what is run; `knobs` are those of all its settings.
+    """A row of the table. `setting` describes the runs in words; all `settings` share the `knobs`.
 
-    `asks_model`: its runs are on a pretrained model of the reader's, `model` once it is named; else on the usual one.
-    `scorers`: so many runs, one for each seed from 0 on, are trained first, by the algorithm `scorer` on the model
-    `scorer_model` (empty: the usual one). The knob `scorer_knob` of the settings with `members` names them.
+    `asks_model`: the user chooses the pretrained model of all runs, `model`; without it the runs have the usual model.
+    `scorers` is the number of runs that are trained first, with the seeds 0, 1, …, by the algorithm `scorer` on the
+    model `scorer_model` (empty: the usual one). Settings with `members` name them in the knob `scorer_knob`.
     """
 
     key: str
@@ -127,10 +127,10 @@ class Study:
     scorer_model: str = ""
     scorer_knob: str = REWARD_MODEL
     scorer_knobs: Mapping[str, Value] = field(default_factory=dict)
-    winner: str = ""  # the setting of whose first seed a capsule is kept
+    winner: str = ""  # the setting whose run with the first seed is kept as a capsule
     asks_model: bool = False
     model: str = ""
-    data: str = ""  # the file of its task, in this folder
+    data: str = ""  # the task's data file, in this folder
     seeds: tuple[int, ...] = SEEDS
 
     @property

@@ -72,8 +72,8 @@ def _of_teacher(of: Numbers) -> Worked:
 
 
 def _of_opponent(of: Numbers) -> Worked:
-    """The probability of winning and the opponent's reward, computed from the recorded advantage: unknown where the win
-    is sure or the advantage was normalised."""
+    """The win probability and the opponent's reward, computed from the recorded advantage; unknown if the probability
+    is 0 or 1, or if the advantage was normalised."""
     chance = of["reward"] - of["baseline"] + 0.5
     if not 0 < chance < 1:
         raise Unrecorded("opponent")

@@ -43,20 +43,20 @@ SINGLE_STEP = Knob(
     "the teacher. Off: the log-ratio of the sampled token estimates this KL.", "live", group="loss", advanced=True,
     aliases="single_step_decomposition", before=False)
 _FEEDBACK = {"include_environment_feedback": True, "reprompt_template": "{prompt}{solution}{feedback}"}
-_OF_PROMPT = ("TRL reads feedback from a column of the prompt, privileged_context, so it is the same for all "
-              "completions: here the task's answer")
+_OF_PROMPT = ("TRL reads feedback from the column privileged_context of a prompt, so all its completions get the same "
+              "feedback; this script writes the task's answer there")
 TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.llm.teacher_context",
                          ("task", "problems", "texts", "exact", "group_size"), (
     TeacherContext("nothing", "the prompt alone", r"x", elsewhere=(There("DistillationTrainer ms-swift"),)),
-    TeacherContext("demonstration", "the task's own answer beside the prompt", r"x, y^*", trainer="SDFTTrainer",
+    TeacherContext("demonstration", "the task's answer in addition to the prompt", r"x, y^*", trainer="SDFTTrainer",
                    elsewhere=(There("SDFTTrainer"),)),
-    TeacherContext("success", "a right completion of the same group beside the prompt", r"x, y_{right}", group=True,
-                   trainer="SDPOTrainer", elsewhere=(There("SDPOTrainer"),)),
-    TeacherContext("feedback", "feedback on a wrong completion, beside the prompt", r"x, f(y)",
+    TeacherContext("success", "a right completion of the same group in addition to the prompt", r"x, y_{right}",
+                   group=True, trainer="SDPOTrainer", elsewhere=(There("SDPOTrainer"),)),
+    TeacherContext("feedback", "feedback on a wrong completion in addition to the prompt", r"x, f(y)",
                    feedback=True, trainer="SDPOTrainer", elsewhere=(
         There("SDPOTrainer", {"use_successful_as_teacher": False, **_FEEDBACK}, _OF_PROMPT),)),
-    TeacherContext("success_or_feedback", "a right completion of the same group, or else feedback on a wrong "
-                   "one, beside the prompt", r"x, y_{right}\ \text{or}\ f(y)", group=True, feedback=True,
+    TeacherContext("success_or_feedback", "a right completion of the same group, otherwise feedback, in addition "
+                   "to the prompt", r"x, y_{right}\ \text{or}\ f(y)", group=True, feedback=True,
                    trainer="SDPOTrainer", elsewhere=(
         There("SDPOTrainer", {"environment_feedback_only_without_solution": True, **_FEEDBACK}, _OF_PROMPT),)),
 ))

@@ -67,6 +67,6 @@ PUBLISHED = (
          "right and as wrong: two texts or two token ids. The score is the probability of the first, relative to both.",
          advanced=True, forkable=True, group="reward", before="+ -"),
 )
-# How a published model of steps is read where no run says it: a line break ends a step.
+# Settings for a published step scorer that belongs to no run: a line break ends a step.
 OF_PUBLISHED = {knob.key: knob.default for knob in PUBLISHED} | {SEPARATOR.key: "\\n"}
 OF_SOURCE = (STEP_REWARD_KNOB, OUTCOME_WEIGHT, SEPARATOR)  # of a source that scores steps

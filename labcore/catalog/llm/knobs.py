@@ -21,7 +21,7 @@ MAX_GRAD_NORM = Knob(
     group="optimisation", aliases="gradient clipping")
 TEMPERATURE = Knob(
     "temperature", "Temperature", 1.0, "Divisor of the logits when completions are sampled. Higher: more varied "
-    "completions, more exploration, more mistakes. Lower: repeats completions that are likely already.", "next batch",
+    "completions, more exploration, more mistakes. Lower: repeats the likeliest completions.", "next batch",
     0.05, 5.0, (0.5, 1.5), r"\tau", group="sampling", reach=(0.1, 2.0))
 TOP_K = Knob(
     "top_k", "Top-k", 0, "Sample among the k likeliest tokens only; 0: all. Lower: fewer slips, less exploration.",
@@ -124,7 +124,7 @@ DEMONSTRATIONS = (
 
 ONLINE = (
     Knob("beta", "KL coefficient", 0.0, "Price in reward of one nat of KL to the reference. Higher: stays closer to "
-         "the reference, learns more slowly. Lower: free to move, and to break or exploit the reward.", "live", 0.0,
+         "the reference, learns more slowly. Lower: may drift further, break, or exploit the reward.", "live", 0.0,
          10.0, (0.0, 0.2), r"\beta", "reward/nat", group="kl", reach=(0.0, 1.0), aliases="kl_coef"),
     LEARNING_RATE.with_default(7e-4),
     surrogates.CLIP_LOW, surrogates.CLIP_HIGH,

@@ -216,7 +216,7 @@ def _extract(name: str, archive: zipfile.ZipFile, files: Mapping[str, Mapping[st
                 digest.update(block)
                 sink.write(block)
         if digest.hexdigest() != seal["sha256"]:
-            raise LabError(f"{file} in {name} is not what was packed (its SHA-256 is another one): copy the capsule "
+            raise LabError(f"{file} in {name} was changed after packing (its SHA-256 does not match): copy the capsule "
                            "again, or export the run again.")
 
 

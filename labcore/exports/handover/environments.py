@@ -36,7 +36,7 @@ class Step(NamedTuple):
 _PROBLEMS = '''
 
 def problems(count: int, seed: int = 0) -> list[dict[str, str]]:
-    """The rows of episodes as JSON; the code below puts the first observation in the place of such a prompt."""
+    """The rows of episodes as JSON; the code below replaces each of these prompts by the first observation."""
     return [{"prompt": json.dumps(row)} for row in rows(count, seed)]
 '''
 _TOOLS = '''

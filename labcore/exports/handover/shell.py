@@ -56,10 +56,10 @@ def file(name: str, code: str) -> str:
 
 
 def no_episodes(found: list[Line], tool: str, version: str) -> str:
-    """Comments in place of a script, for a run whose model calls the methods of the user's class as tools."""
-    said = comment(f"Your class has methods for the model to call, as TRL has them. {tool} {version} calls tools in "
-                   "another way, so there is nothing to start here: take the script for TRL, or write a class with "
-                   "reset(row) and step(text), which the script for this tool can play.")
+    """Comments instead of a script, for a run whose model calls the methods of the user's class as tools."""
+    said = comment(f"The model calls the methods of your class as tools, as in TRL. {tool} {version} calls tools "
+                   "differently, so it has no script for this run: use the script for TRL, or write a class with "
+                   "reset(row) and step(text), whose episodes this tool can play.")
     return f"{said}\n#\n{remarks(found, tool)}\n"
 
 

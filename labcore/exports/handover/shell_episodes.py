@@ -1,7 +1,7 @@
-"""Episodes in the shell scripts for verl, OpenRLHF and ms-swift: the class by which each tool plays them, in task.py.
+"""The file task.py in the shell scripts for verl, OpenRLHF and ms-swift: a class that plays episodes in the tool.
 
-verl and OpenRLHF hand over the tokenizer and their sampler, so one loop plays the episode for both: its tokens and its
-mask are those of the lab. ms-swift has a loop of its own, which asks an environment for texts and writes them by a
+verl and OpenRLHF pass their tokenizer and sampler to the class, so one loop plays the episodes of both, with the same
+tokens and mask as the lab. ms-swift has its own loop, which asks an environment for texts and formats them with a
 template.
 
 Sources: verl 0.9.1, `AgentLoopBase` and `AgentLoopOutput`; OpenRLHF 0.11.2, `AgentExecutorBase`; ms-swift 4.6.0, `Env`
@@ -17,8 +17,8 @@ from labcore.exports.handover.trl_episodes import encoding
 _PLAYED = '''
 
 class Played(NamedTuple):
-    """The tokens of an episode: those `begun` with, then `ids`, of which the model's have `own` 1. `cut`: the limit of
-    tokens ended it."""
+    """An episode: the tokens `begun` of the prompt, then `ids`; `own` is 1 for the model's tokens. `cut`: it reached
+    the limit of tokens."""
 
     begun: list[int]
     ids: list[int]
@@ -30,8 +30,8 @@ class Played(NamedTuple):
 
 
 async def episode(tokenizer, row: str, limit: int, write) -> Played:
-    """Play the episode of a row of at most `limit` tokens. `write(ids, most)` samples a turn: its tokens, and their
-    log-probabilities or none. Observations are no tokens of the model, and no tool learns from them."""
+    """Play the episode of a row, of at most `limit` tokens. `write(ids, most)` samples a turn and returns its tokens
+    and their log-probabilities (or none). Tokens of observations are masked, so no tool trains on them."""
     game, ids, own, logprobs, earned = Game(), [], [], [], 0.0
     first = await asyncio.to_thread(game.reset, json.loads(row))
     begun = prompt_ids(tokenizer, first[:OBSERVATION_LENGTH])
@@ -67,10 +67,10 @@ else:  # imported by verl
     from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
     class Episodes(AgentLoopBase):
-        """What verl calls for each completion: an episode, and its return as the score."""
+        """verl calls `run` for each completion: it plays an episode, whose return is the score."""
 
         async def run(self, sampling_params: dict[str, Any], **columns) -> AgentLoopOutput:
-            request = uuid4().hex  # the same for all turns, so that one server has the beginning in its cache
+            request = uuid4().hex  # one id for all turns, so that one server has their prefix in its cache
 
             async def write(ids: list[int], most: int) -> tuple[list[int], list[float]]:
                 found = await self.server_manager.generate(
@@ -97,7 +97,7 @@ else:  # imported by OpenRLHF
     from openrlhf.utils.agent import AgentExecutorBase
 
     class AgentExecutor(AgentExecutorBase):
-        """What OpenRLHF calls for each completion; `label` is the row of the episode."""
+        """OpenRLHF calls `execute` for each completion; `label` is the row of the episode."""
 
         async def execute(self, prompt, label, sampling_params, max_length, hf_tokenizer, llm_engine, images=None):
             async def write(ids: list[int], most: int) -> tuple[list[int], list[float]]:
@@ -139,7 +139,7 @@ else:  # imported by swift
     register_model(ModelMeta("any_model", [], ModelLoader, template="as_written"))
 
     class Episodes(Env):
-        """What ms-swift calls for each completion: an episode, whose rewards it adds up."""
+        """ms-swift makes one `Episodes` for each completion and adds up the rewards of its steps."""
 
         async def reset(self, config) -> tuple[str, dict[str, Any], str]:
             self.game = Game()
@@ -161,12 +161,12 @@ else:  # imported by swift
 _BETWEEN = {False: '''
 
 def between(tokenizer) -> tuple[str, str]:
-    """The texts around an observation, which stands on a line of its own."""
+    """The texts before and after an observation: it is on a line of its own."""
     return "\\n", "\\n"
 ''', True: '''
 
 def between(tokenizer) -> tuple[str, str]:
-    """What the chat template writes around an observation, behind the end of the assistant's turn."""
+    """The texts that the chat template writes before and after an observation that follows the assistant's turn."""
     said = [{{"role": "user", "content": "probe"}}, {{"role": "assistant", "content": "probe"}}]
     before = written(tokenizer, said)
     whole = written(tokenizer, [*said, {{"role": {role!r}, "content": "observed"}}], add_generation_prompt=True)
@@ -177,7 +177,7 @@ def between(tokenizer) -> tuple[str, str]:
 
 
 def plays(plan: Plan) -> bool:
-    """Whether the script plays the run's episodes: not where the model calls the methods of a class as tools."""
+    """True if the script can play the run's episodes; it cannot if the model calls the methods of a class as tools."""
     return plan.spec.task_row.has_turns and not environments.has_tools(plan)
 
 
@@ -188,7 +188,7 @@ def code_verl(plan: Plan) -> str:
 
 def code_openrlhf(plan: Plan) -> str:
     """The agent executor, and the rows of the data set."""
-    limit = f"\n\nMAX_NEW_TOKENS = {plan['max_new_tokens']}  # of an episode, with its observations\n"
+    limit = f"\n\nMAX_NEW_TOKENS = {plan['max_new_tokens']}  # of an episode, observations included\n"
     return limit + encoding(plan) + _PLAYED + _OPENRLHF.format(rows=plan.rows, seed=plan.spec.seed)
 
 
@@ -199,7 +199,7 @@ def code_swift(plan: Plan) -> str:
         _SWIFT.format(rows=plan.rows, seed=plan.spec.seed, prompt=prompt, bos=not plan.chat))
 
 
-# ms-swift's own loop: its limit of tokens is that of a turn.
+# The limit of tokens in ms-swift's loop counts for each turn.
 SWIFT_RULES: Rules = {
     "max_turns": to("max_turns"), "turn_tokens": to("max_completion_length"),
     "max_new_tokens": missing("ms-swift limits the tokens of each turn, and an episode only by the model's context"),

@@ -84,8 +84,8 @@ _DISTILLATION: Rules = {
 # ---------------------------------------------------------------- self-distillation
 
 def _template(names: Mapping[str, str]) -> Rule:
-    """The teacher's prompt under the names that the trainer has for its parts, as a format string of Python's: any
-    other brace is doubled."""
+    """The teacher's prompt as a Python format string with the trainer's names for its parts; all other braces are
+    doubled."""
     def rule(plan: Plan, value: Any) -> Line:
         text = str(value).replace("\\n", "\n").replace("{", "{{").replace("}", "}}")
         text = text.replace("{{prompt}}", "{prompt}")
@@ -106,7 +106,7 @@ _SELF: Rules = {
     "prompts_per_step": given(lambda plan, value: {"per_device_train_batch_size": value * int(plan["group_size"])}),
     "group_size": to("num_generations"), "updates_per_batch": to("num_iterations"), "mini_batches": _ONCE,
     "advantage": choices_of(choices.ADVANTAGE, SDFT, "see distillation_mode"),
-    "teacher": switch(missing("the teacher is the model itself there"), SELF),
+    "teacher": switch(missing("in TRL the teacher is the model itself"), SELF),
     "teacher_discount": switch(missing("prefixes are held fixed"), 0.0),
     "single_step": given(lambda plan, value: {"distillation_mode": "full_logits" if value else "sampled_token",
                                               "distillation_alpha": 1.0}),
@@ -124,7 +124,7 @@ _SDFT: Rules = {**_SELF, "context_template": _template({"teacher_prompt_template
 
 
 def _part(setting: str, text: str) -> Rule:
-    """The template of a part of the teacher's prompt, which SDPOTrainer appends to the prompt."""
+    """The template of one part of the teacher's prompt; SDPOTrainer appends this part to the prompt."""
     def rule(plan: Plan, value: Any) -> Line:
         before, _, after = _template({setting: text})(plan, value).settings[setting].partition("{prompt}")
         return Line("", value, {setting: after}, note="TRL puts the prompt first" if before else "")
@@ -132,16 +132,16 @@ def _part(setting: str, text: str) -> Rule:
 
 
 def _success_template(plan: Plan, value: Any) -> Line:
-    """The prompt with a right completion. With feedback, TRL joins a template for each part."""
+    """The template of a prompt with a right completion. For runs with feedback, TRL has one template for each part."""
     if choices.TEACHER_CONTEXT[str(plan["teacher_context"])].feedback:
         return _part("solution_template", "{successful_previous_attempt}")(plan, value)
     return Line("", value, {**_template({"reprompt_template": "{solution}"})(plan, value).settings,
                             "solution_template": "{successful_previous_attempt}"},
-                note="a completion is right there if its reward is 1")
+                note="TRL counts a completion as right if its reward is 1")
 
 
 def _feedback_template(plan: Plan, value: Any) -> Line:
-    """The template of feedback, if the run has any."""
+    """The template of feedback, for runs whose teacher reads feedback."""
     rule = _part("feedback_template", "{feedback_raw}") if choices.TEACHER_CONTEXT[
         str(plan["teacher_context"])].feedback else built_in()
     return rule(plan, value)

@@ -105,7 +105,7 @@ def code(plan: Plan) -> tuple[str, str]:
 
 
 def encoding(plan: Plan) -> str:
-    """The functions that make tokens of the first observation and of the later ones."""
+    """The code that tokenizes the first observation and the later ones."""
     return _CHAT.format(role=str(plan["observation_role"])) if plan.chat else _PLAIN
 
 

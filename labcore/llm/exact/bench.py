@@ -1,14 +1,14 @@
 """The estimator bench: freeze a policy, draw batches, and compare each row's gradient with the exact one.
 
-All rows see one frozen policy on one problem that can be enumerated: exact gradient ascent has taken it part of the way
-from the reference to the best reward, so that the KL to the reference has a gradient too. Each batch is collected and
-its gradient taken by the run's own code. A row of online algorithms is held against ∇(J − β KL) of its own β,
-temperature, reward and shaping, a row of preferences against the gradient of its own loss over all pairs.
+All rows use the same frozen policy on the same enumerable problem. The policy was trained by exact gradient ascent part
+of the way from the reference to the best reward, so that the KL to the reference has a gradient too. The run's own code
+samples each batch and computes its gradient. An online row is compared with ∇(J − β KL) for its own β, temperature,
+reward and shaping, a preference row with the gradient of its own loss over all pairs.
 
-A step of several updates (μ > 1, or mini-batches) has a gradient for each: the policy moves between them by the run's
-own optimizer, which begins anew with each batch, and their mean is what is held against the gradient of the frozen
-policy. Gradients are those before `max_grad_norm`. With a staleness of k the batches are written by the policy that it
-was k steps of that ascent before. Left out: the critic's gradient, LoRA, and replay.
+A step of several updates (μ > 1, or mini-batches) has several gradients, and between them the run's own optimizer
+changes the policy. Their mean is compared with the gradient of the frozen policy; each batch starts with a new
+optimizer. Gradients are taken before `max_grad_norm`. With a staleness of k, the policy of k ascent steps earlier
+samples the batches. Left out: the critic's gradient, LoRA, and replay.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class Setting:
 
 
 def estimator_bench(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """See the module. `algorithms`, and `values` of a `knob` for each of them; `batches` of each; `knobs` for the rows
-    that have them; `task`, `model`, `progress` (share of the way to the best reward), `critic`, `seed`.
+    """The job `estimator_bench`, see the module. `spec` has `algorithms`, and optionally several `values` of a `knob`
+    for each; `batches` per row; `knobs` for all rows that have them; `task`, `model`, `progress` (share of the way to
+    the best reward), `critic` and `seed`.
 
     Raises:
         LabError: a setting is out of bounds, or the problem cannot be enumerated.
@@ -127,8 +128,8 @@ def _share(value: Any) -> float:
 
 
 def climbed(session: ExactSession, progress: float) -> tuple[Trail, dict[str, float]]:
-    """The weights of a policy that has `progress` of the way to the best reward behind it, the last of a trail that
-    begins some steps before, and its reward."""
+    """Train the policy by exact gradient ascent until `progress` of the way to the best reward. Returns its weights
+    after each of the last steps, oldest first, and the rewards."""
     problem = enumerate_problem(session, cast(Enumerable, session.task))
     optimizer = torch.optim.Adam([weight for weight in session.policy.parameters() if weight.requires_grad], CLIMB_RATE)
     best, first, reward = float(problem.rewards.amax(-1).mean()), None, 0.0
@@ -148,7 +149,8 @@ def climbed(session: ExactSession, progress: float) -> tuple[Trail, dict[str, fl
 
 
 def frozen_session(spec: RunSpec, weights: Mapping[str, Tensor]) -> tuple[LlmSession, World]:
-    """A session of `spec` whose policy has these weights, its reference what the run begins with; and its world."""
+    """A session of `spec` with these weights as its policy and the run's initial policy as its reference, and its
+    enumerated world."""
     started = ExactSession.start(spec)
     started.policy.load_state_dict(weights)
     # The run's own loops, without the exact values that an ExactSession takes beside every step.
@@ -189,8 +191,8 @@ def _online(session: LlmSession, world: World, batches: int, critic: str,
 
 
 def prepared(session: LlmSession, world: World, critic: str = CRITICS[0]) -> Tensor | None:
-    """The values of an exact critic, if that is what is asked for. The mean of earlier rewards is set to what it would
-    be after many steps of the frozen policy."""
+    """The values of an exact critic, or None if the row or the setting needs none. Also sets the session's mean of
+    earlier rewards to its limit after many steps of the frozen policy."""
     assert world.rollout is not None
     totals = total_rewards(session.in_force, world.rollout).double().view(*world.rewards.shape)
     session.past_rewards = float((world.probabilities * totals).sum(1).mean())

@@ -1,7 +1,8 @@
-"""The gradient that a step of the online loop makes of a batch, by the loop's own code: of batches, and of all batches.
+"""The gradient of a step of the online loop, computed by the loop's own code: for drawn batches, and for all batches.
 
-A step of several updates has several gradients: the policy moves between them, by the run's own optimizer, which begins
-anew with each batch. What counts here is their mean. Gradients are those before `max_grad_norm`, and point upwards.
+A step of several updates has several gradients, and between them the run's own optimizer changes the policy. This
+module takes their mean; each batch starts with a new optimizer. Gradients are ascent directions, before
+`max_grad_norm`.
 """
 
 from __future__ import annotations
@@ -112,9 +113,11 @@ def every(session: LlmSession, world: World) -> Iterator[tuple[float, Rollout]]:
 
 @torch.no_grad()
 def _rivals(session: LlmSession, world: World) -> list[tuple[float, float | None]]:
-    """The rewards of the opponents that the mixture samples, with their probabilities; a single None where there are
-    none. Each completion has an opponent of its own; one for all has the same mean, since advantages that are not
-    normalized are sums over these, but a larger variance."""
+    """(probability, reward) of each opponent that the mixture can sample; (1, None) for algorithms without opponents.
+
+    Here all completions have the same opponent, although in a run each has its own. The mean gradient is the same,
+    since advantages that are not normalised are sums over opponents, but the variance is larger.
+    """
     if "mixture" not in choices.ADVANTAGE[session.knobs["advantage"]].rollouts:
         return [(1.0, None)]
     likely = token_logprobs(mixture_of(session), world.prompts, world.space, session.knobs["temperature"]).sum(-1).exp()
@@ -122,7 +125,8 @@ def _rivals(session: LlmSession, world: World) -> list[tuple[float, float | None
 
 
 def _tuples(session: LlmSession, count: int, rows: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """The completions of every batch, and in how many orders it comes: where the order says nothing, it comes once."""
+    """The possible batches, each as the indices of its completions with the number of its orders: a batch whose order
+    does not matter is listed once."""
     knobs = session.knobs
     grouped = int(knobs["prompts_per_step"]) > 1 and int(knobs["group_size"]) > 1
     if grouped or choices.SELECTION[knobs["selection"]].group or int(knobs.get("mini_batches", 1)) > 1:

@@ -1,7 +1,7 @@
 """Why an online row's gradient is not ∇J on average, read off its choices, in sentences.
 
-Each names what it does to the mean gradient: another length only ("scale"), which a learning rate makes up for, or
-another direction.
+Each reason says whether it changes only the length of the mean gradient ("scale"), which another learning rate
+compensates, or also its direction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ Knobs = Mapping[str, Any]
 
 
 def reasons(knobs: Knobs, exact_critic: bool = False) -> list[str]:
-    """The causes of bias of a row's mean gradient with these knobs, against ∇(J − β KL); empty where there is none."""
+    """The causes of bias of a row's mean gradient with these knobs, compared with ∇(J − β KL); empty if it is unbiased.
+    """
     advantage, ratio = choices.ADVANTAGE[str(knobs["advantage"])], choices.RATIO[str(knobs["ratio"])]
     found = [advantage.bias_of(knobs), choices.SURROGATE[str(knobs["surrogate"])].bias,
              choices.SELECTION[str(knobs["selection"])].bias]

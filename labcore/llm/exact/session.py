@@ -1,7 +1,7 @@
 """A language model's session whose records also hold exact reference values.
 
-The loops are those of any language model. Before the first update of a step, where the gradient of its batch is
-ready, the policy that wrote the batch is run over every completion once: its values, and its objective's gradient.
+The loops are the same as for any language model. Before the first update of a step, once the gradient of its batch is
+computed, the policy that sampled the batch is run over all completions once, to get its exact values and gradient.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ class Measured:
 
 @dataclass
 class ExactSession(LlmSession):
-    """See the module. `beginning` is the policy that exact values compare with: the reference, or where the algorithm
-    has none a frozen copy of what the run began with. `enumerated` and `measured` are made when they are wanted."""
+    """A session that adds exact values to each record. `beginning` is the policy that they are compared with: the
+    reference, or a frozen copy of the initial policy if the algorithm has no reference. `enumerated` and `measured` are
+    computed on demand."""
 
     beginning: nn.Module | None = None
     enumerated: Enumerated | None = field(default=None, repr=False)

@@ -1,4 +1,4 @@
-"""A policy of which the probability of every completion is known, as a table: the optimum π* as a teacher."""
+"""The optimum π* as a teacher: a policy whose probability of every completion is known, stored as a table."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class World:
 
     @staticmethod
     def of(session: LlmSession, older: nn.Module | None = None, age: int = 1) -> World:
-        """Enumerate what the session's policy can write now, or `older`, which it was `age` updates ago.
+        """Enumerate all completions of the session's policy, or of `older`, the policy of `age` updates ago.
 
         Raises:
             LabError: there is too much of it, or the mean rewards are not known.
@@ -86,8 +86,7 @@ class World:
         return gradient(self.objective(session), session.policy.parameters())
 
     def values(self, session: LlmSession) -> Tensor:
-        """The mean return that is still to come before each token: a critic without error, 0 where not counted. (Q, N,
-        T)
+        """The expected return from each token on: an exact critic; 0 for tokens that do not count. (Q, N, T)
 
         Of the rewards that the session's advantages are made from: less the KL where it is in the reward.
         """

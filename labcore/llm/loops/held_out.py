@@ -38,7 +38,7 @@ Score = Callable[[LlmSession, list[Problem], Generated], Rewards]
 
 
 def beside(session: LlmSession, records: Iterator[Record | None]) -> Iterator[Record | None]:
-    """The records of a loop, those that are due with what was measured."""
+    """Yield the records of a loop; records of steps that are due also get the metrics of held-out rows."""
     found = measured(session) if session.step == 0 else {}
     for record in records:
         if record is not None:
@@ -55,8 +55,8 @@ def _due(session: LlmSession) -> bool:
 
 
 def interval(session: LlmSession) -> int:
-    """Steps between two evaluations: those that the run sets, or EVERY and as many as make the completions of an
-    evaluation SHARE of those of the steps between, where a sampled completion counts SAMPLED and a learnt one 1."""
+    """Steps between two evaluations: the run's own setting, otherwise EVERY, or more if an evaluation would cost over
+    SHARE of the training between two. A sampled completion costs SAMPLED, a learnt one 1."""
     knobs, rows = session.knobs, len(held_of(session.task))
     if every := int(knobs["held_out_every"]):
         return every
@@ -68,7 +68,7 @@ def interval(session: LlmSession) -> int:
 
 
 def measured(session: LlmSession) -> dict[str, float]:
-    """The metrics of the policy, as it is now, on the first held-out rows, which are a random part of them."""
+    """The metrics of the current policy on the first held-out rows, which are a random sample."""
     alone = watched.apart(session, session.step, STREAM)
     rows = list(held_of(session.task))[:int(session.knobs["held_out_prompts"])]
     found = {key: value for measure in MEASURES[session.spec.row.loop] for key, value in measure(alone, rows).items()}
@@ -97,7 +97,7 @@ def answers(alone: LlmSession, rows: Rows) -> dict[str, float]:
 
 def _drawn(alone: LlmSession, problems: list[Problem], samples: int, score: Score,
            greedy: bool = False) -> list[tuple[Generated, Rewards]]:
-    """`samples` completions of each problem with their rewards, in parts no larger than what the run draws itself."""
+    """`samples` completions of each problem with their rewards, sampled in parts no larger than the run's own batch."""
     sampling, found = replace(Sampling.of(alone.knobs), greedy=greedy), []
     at_once = max(1, _at_once(alone.knobs) // samples)
     for start in range(0, len(problems), at_once):
@@ -126,8 +126,8 @@ def loss(alone: LlmSession, rows: Rows) -> dict[str, float]:
 
 
 def pairs(alone: LlmSession, rows: Rows) -> dict[str, float]:
-    """Of pairs of a file: how often and by how much the policy prefers the chosen side; of single completions how far
-    apart the labels are; nothing of a file of prompts."""
+    """Metrics of a preference file: for pairs, how often and by how much the policy prefers the chosen side; for single
+    completions, the gap between the labels; none for a file of prompts."""
     found = Pairs([row for row in rows if isinstance(row, Pair)],
                   singles=[row for row in rows if isinstance(row, Single)])
     if not (found.pairs or found.singles):

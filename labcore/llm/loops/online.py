@@ -111,7 +111,7 @@ def updates_of(knobs: Mapping[str, Any]) -> int:
 
 
 def _begins_whole(knobs: Mapping[str, Any]) -> bool:
-    """True if the first update of a step is on exactly what its first round of sampling gave, by the same weights."""
+    """True if the first update of a step uses all completions of its first round of sampling, with the same weights."""
     return (int(knobs.get("mini_batches", 1)) == 1 and not choices.SELECTION[knobs["selection"]].refills
             and not off_policy(knobs))
 
@@ -128,7 +128,8 @@ def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: 
 
 def gradients(session: LlmSession, rollout: Rollout, met: Met | None = None,
               tape: Tape | None = None, fresh: bool = False) -> dict[str, float]:
-    """Leave the gradients of the loss on `rollout` in the networks; what was measured on the way, before any step.
+    """Compute the gradients of the loss on `rollout` and leave them in the networks; return the measurements of this
+    update, taken before the optimizer's step.
 
     The batch may be cut into micro-batches for memory; the gradient does not depend on the cut. `met` takes down what
     there is of each token. `tape` is that of the sampling of `rollout` by the policy as it is now. Where the policy is

@@ -86,8 +86,8 @@ def _encoded(session: LlmSession, rows: Sequence[Pair | Single], texts: list[str
 
 
 def _labelled(session: LlmSession, found: Pairs) -> tuple[Prompts, Completions, Tensor]:
-    """Prompts, their completions, and (3, B) which of these are chosen or desired, which the reference sampled, and
-    which are of a tie."""
+    """The prompts, their completions, and flags bool (3, B) of the completions: chosen or desired; sampled by the
+    reference; part of a tie."""
     theirs = [pair.theirs == side for pair in found.pairs for side in ("chosen", "rejected")]
     ties = [pair.tie for pair in found.pairs for _ in range(2)]
     if found.singles:
@@ -136,8 +136,8 @@ def shown(session: LlmSession, found: Pairs, taken: Taken, met: Met | None) -> d
 
 @dataclass(frozen=True)
 class Taken:
-    """The numbers of `gradients` beside the gradient: the completions and their sides, without gradient; `entropy` in
-    nats/token; the tasks' own answers, where a loss learns them."""
+    """The measurements of `gradients`: the completions and their sides, detached; `entropy` in nats/token; the tasks'
+    own answers, if a loss trains on them."""
 
     loss: float
     completions: Completions
@@ -184,7 +184,7 @@ def gradients(session: LlmSession, found: Pairs, met: Met | None = None) -> Take
 
 @retried
 def measures(session: LlmSession, found: Pairs) -> dict[str, float]:
-    """The metrics of pairs that `update` logs, without an update: of those that are never learnt from."""
+    """The metrics that `update` logs, for pairs that are only evaluated."""
     prompts, completions, labels = _labelled(session, found)
     parts = list(micro_batches(session.policy, prompts, completions.ids, session.room))
     same = REFERENCE in session.models and alike(session.policy, session.reference)
@@ -234,14 +234,14 @@ def _measure(logits: Tensor, ids: Tensor, squares: bool) -> tuple[Tensor, ...]:
 
 @torch.no_grad()
 def _token_logprobs(session: LlmSession, model: Network, prompts: Prompts, ids: Tensor, mask: Tensor) -> Tensor:
-    """log π of each token that counts at temperature 1. (B, T), (B, T) -> (B, T) nats"""
+    """log π of each token at temperature 1, valid where the `mask` is True. (B, T), bool (B, T) -> (B, T) nats"""
     with precision(model, session.knobs["dtype"]):
         return at_tokens(model, prompts, ids, chosen, extents=extents(mask))[0]
 
 
 @torch.no_grad()
 def _mismatched_kl(session: LlmSession, prompts: Prompts, completions: Completions, same: bool) -> Tensor:
-    """KTO's estimate of the KL, from each prompt with the completions of the one before it. nats/sequence"""
+    """KTO's estimate of the KL: each prompt is paired with the completions of the previous prompt. nats/sequence"""
     if same:
         return torch.zeros((), device=session.device)
     size = len(completions) // len(prompts)

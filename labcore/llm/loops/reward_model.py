@@ -49,7 +49,7 @@ def run(session: LlmSession) -> Iterator[Record]:
 
 
 def split(session: LlmSession) -> Split:
-    """The pairs to learn from, None where there are ever new ones, and those that are only measured on.
+    """Split the pairs into those to train on (None: new ones are sampled all the time) and those for evaluation only.
 
     Pairs of one prompt are all on one side. What the task holds out of its file is held out: its pairs, or pairs that
     are sampled for its prompts. Other pairs are split by the seed alone, so a resumed run has the same.

@@ -118,8 +118,8 @@ def update(session: LlmSession) -> dict[str, float]:
 
 @part_of("update")
 def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: Met | None = None) -> dict[str, float]:
-    """Leave the gradient of L = −(1/N) Σ log π(y_t) in the policy, N the tokens of all `answers`, or of another SFT
-    loss; what was measured on the way."""
+    """Compute the gradient of L = −(1/N) Σ log π(y_t) or of another SFT loss and leave it in the policy; N is the
+    number of tokens of all `answers`. Returns the measurements of this update."""
     knobs = session.knobs
     if met:
         met.clear()

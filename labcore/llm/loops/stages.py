@@ -38,8 +38,8 @@ class Updated:
 
 @dataclass(frozen=True)
 class Learnt:
-    """All updates of the step are made, and `rollout` has its advantages. What the run learns beside its networks is
-    as it was during the updates."""
+    """All updates of the step are made, and `rollout` has its advantages. The session's state outside its networks is
+    still the same as during the updates."""
 
     rollout: Rollout
 
@@ -56,7 +56,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Taught:
-    """The update is made; `samples` makes the pictures of what it learned from, as JSON."""
+    """The update is made; `samples` returns its examples for the page, as JSON."""
 
     samples: Callable[[LlmSession], dict[str, Any]]
 

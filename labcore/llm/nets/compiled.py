@@ -1,6 +1,6 @@
-"""torch.compile for the passes of an update: the trunk of a network, and what is measured of its logits.
+"""torch.compile for the passes of an update: the trunk of a network, and the measures of its logits.
 
-Shapes are dynamic, so that a longer completion compiles nothing anew.
+Shapes are dynamic, so a longer completion needs no new compilation.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ _LONGEST_TABLE = 64  # a table of two tokens with prefixes as long as that has m
 
 
 def check_size(folder: Path | str, config: Mapping[str, Any]) -> None:
-    """Check the sizes in a configuration; `folder` is what the user calls the model.
+    """Check the sizes in a model's configuration; `folder` is the model's name in error texts.
 
     Raises:
         LabError: one is no whole number from 1, or the model would not fit in this machine's memory.
@@ -115,9 +115,9 @@ CheckKind = Callable[[Path | str, Mapping[str, Any]], None]
 
 
 def find(name_or_path: str | Path, check_kind: CheckKind | None = None, weights: bool = True) -> Path:
-    """The folder of a local path, or of a hub id, fetched where the cache does not hold it. `check_kind` refuses what
-    is not wanted by its config.json: by default all but causal language models. Of a hub id only what describes the
-    model is fetched where its `weights` are not wanted.
+    """The folder of a model: a local path, or a hub id, which is downloaded if it is not in the cache. `check_kind`
+    reads config.json and refuses unsuitable models; by default all but causal language models. Without `weights` only
+    the small files that describe a hub model are downloaded.
 
     Raises:
         LabError: there is no such folder, no such id, the hub cannot be reached, or the model there cannot be used.

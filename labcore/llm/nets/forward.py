@@ -1,9 +1,9 @@
 """The model's output at every completion token, each prompt computed once for all its completions.
 
-`shared` runs the P prompts, repeats their key-value cache G times and runs only the completions on top, gradient
-included: the prompt's graph hangs behind the cache. `plain` runs every prompt + completion whole; it is the
-reference that the tests hold the others to, and the path of models whose cache cannot be repeated. Short rows of the
-usual models run faster `packed`, and those of a plain Llama faster still by its own equations, in `llama`.
+`shared` runs the P prompts, repeats their key-value cache G times and runs only the completions on it; gradients reach
+the prompts through the cache. `plain` runs each prompt with its completion in full. Tests compare the other paths with
+it, and models whose cache cannot be repeated use it. For short rows, `packed` is faster with the usual models, and the
+module `llama` is still faster with a plain Llama.
 """
 
 from __future__ import annotations
@@ -141,8 +141,9 @@ def path_of(model: Network, prompts: Prompts, ids: Tensor) -> Way:
 
 def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None,
                        extents: Tensor | None = None) -> Tensor:
-    """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model; from
-    the `tape` of their sampling where that was recorded. Beyond the `extents` (P·G,) of completions any will do."""
+    """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model, or
+    from the `tape` that was recorded during sampling. `extents` (P·G,) are the lengths of the completions: outputs
+    beyond them are undefined."""
     in_rows = llama.outputs if llama.supported(model) else packed.packed
     paths: dict[Way, Callable[..., Tensor]] = {
         "packed": partial(in_rows, extents=extents), "shared": shared,
@@ -158,15 +159,15 @@ def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measu
               tape: Tape | None = None, beside: tuple[Tensor, ...] = (), extents: Tensor | None = None,
               ) -> tuple[Tensor, ...]:
     """Apply `measure` to the logits that predict each completion token; the results are (B, T) each. Large logits are
-    never held as a whole. `measure` also gets the tensors `beside` (B, T, ...) at the same tokens. Beyond the `extents`
-    (B,) of the completions, where they are given, the results have no meaning.
+    computed and measured in chunks, to save memory. `measure` also gets the tensors `beside` (B, T, ...) at the same
+    tokens. `extents` (B,) are the lengths of the completions: results beyond them are undefined.
 
-    The backward pass writes ‖∂L/∂z‖₂ of each token's logits into `norms`, (B, T) float32, where that is given.
+    The backward pass writes ‖∂L/∂z‖₂ of each token's logits into `norms`, (B, T) float32, if it is given.
     """
     measure = compiled.measure_of(model, measure)
     vocabulary, plain = model.config.vocab_size, head.has_plain_head(model)
     many = ids.numel() * vocabulary > head.MAX_ELEMENTS
-    if plain and (many or vocabulary >= WIDE):  # to spread packed rows over their completions takes long as logits
+    if plain and (many or vocabulary >= WIDE):  # hidden states are unpacked faster than wide logits
         with head.headless(model) as last:
             hidden = completion_outputs(model, prompts, ids, tape, extents)
         if many:

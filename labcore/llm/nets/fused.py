@@ -3,11 +3,11 @@
     x, y = add_norm(x, δ)      δ = attend(y W_q, y W_k, y W_v) W_o
     x, y = add_norm(x, δ)      δ = (silu(y W_gate) · y W_up) W_down
 
-`Decoding` is a step of decoding by these layers over buffers of fixed addresses: it reads the keys and values that are
-there and no others, those of a prompt once for its group. `outputs` is the pass of an update in bf16: each row's prompt
-and completion behind those of the row before, by torch's attention for rows of unequal length. The weights are those of
-the modules, so adapters and biases count. What is left out is left to the models' own code: other architectures,
-activations, windows, and rotary frequencies that depend on the text's length.
+`Decoding` is a decoding step with buffers at fixed addresses. It reads only keys and values that exist, and those of a
+prompt once for its group. `outputs` is the pass of an update in bf16: prompts and completions of all rows one behind
+the other, with torch's attention for rows of unequal length. Both use the modules' weights, adapters and biases
+included. Models with other architectures or activations, attention windows, or rotary frequencies that depend on the
+length of the text run by their own code.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _products(y: Tensor, *parts: nn.Module) -> Sequence[Tensor]:
 
 
 def room(model: Network) -> dict[Tensor, Tensor]:
-    """Room for each weight in bfloat16; those that are multiplied as one stand side by side."""
+    """Allocate bfloat16 copies of all weights. Weights that are multiplied together are contiguous."""
     device = next(model.parameters()).device
 
     def empty(*shape: int) -> Tensor:
@@ -111,8 +111,8 @@ def _angles(trunk: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Decoding:
-    """Keys and values of P prompts of up to `width` tokens and of `rows` completions of up to `length`, and the step
-    that adds a token to each of them. Prompts stand on the right of their columns."""
+    """The key-value cache of P prompts of up to `width` tokens and `rows` completions of up to `length` tokens, and the
+    step that appends a token to each completion. Prompts are padded on the left."""
 
     def __init__(self, model: Network, prompts: int, rows: int, width: int, length: int):
         trunk, config = _trunk(model), model.config

@@ -1,10 +1,10 @@
-"""The head of a network, and what is measured of its logits without ever holding all of them.
+"""The head of a network, and measures of its logits that never need all logits in memory at once.
 
     z = h Wᵀ + b          measure(z, y): log π(y), H, … of each token
 
-With a vocabulary of 150,000 the logits of a batch are its largest tensor by far. Where there would be too many, those
-of a chunk of tokens are made, measured and dropped, and made once more in the backward pass. The gradient is the same
-but for rounding.
+With a vocabulary of 150,000 the logits of a batch are its largest tensor by far. If they are too many, they are
+computed, measured and freed in chunks of tokens, and computed again in the backward pass. The gradient is equal up to
+rounding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Measure = Callable[..., tuple[Tensor, ...]]  # logits (…, V), tokens (…) and
 
 
 def has_plain_head(model: nn.Module) -> bool:
-    """Whether the model's logits are its last hidden states times a matrix, and nothing else."""
+    """True if the logits are the last hidden states times a matrix, with no further operation."""
     return (isinstance(model, PreTrainedModel) and model.config.model_type in KINDS
             and type(getattr(model, "lm_head", None)) in (nn.Linear, nn.Identity))  # an adapter on it is another class
 
@@ -55,8 +55,8 @@ def watch(logits: Tensor, norms: Tensor | None) -> None:
 
 def in_chunks(head: nn.Linear, hidden: Tensor, ids: Tensor, measure: Measure,
               norms: Tensor | None = None, beside: tuple[Tensor, ...] = ()) -> tuple[Tensor, ...]:
-    """`measure` of the logits of every token, at most MAX_ELEMENTS of them at a time, with what is `beside` them.
-    hidden (B, T, H) -> (B, T, …) each"""
+    """Apply `measure` to the logits of all tokens, in chunks of at most MAX_ELEMENTS numbers. `measure` also gets the
+    tensors `beside` of the same tokens. hidden (B, T, H) -> (B, T, …) each"""
     size = max(1, MAX_ELEMENTS // head.out_features)
     weight, bias = head.weight, head.bias  # as they are now: in a pass in bf16 they are others than after it
 

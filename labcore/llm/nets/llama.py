@@ -3,12 +3,12 @@
     x ← x + attend(RoPE(y W_q), RoPE(y W_k), y W_v) W_o        y = rms(x)
     x ← x + (silu(y W_gate) · y W_up) W_down                   y = rms(x)
 
-The weights stay where they are and autograd reaches them there. Only the rows of W_q and W_k are put in another order
-once a pass, in which the two numbers that RoPE turns together are neighbours: a complex number, turned by one
-multiplication. The pass sets what attention sees: rows of several completions, a prompt, or the next token.
+The functions use the model's own weights, so autograd works as usual. Once a pass the rows of W_q and W_k are
+reordered, so that the two numbers that RoPE rotates together are neighbours: as a complex number they need one
+multiplication. Each pass chooses its attention: rows of several completions, a prompt, or the next token.
 
-Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters), which `speaks` sends to the
-model's own code.
+Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters). `supported` tells them apart, and
+they run by the model's own code.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ def supported(model: Network) -> bool:
 
 def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None,
             extents: Tensor | None = None) -> Tensor:
-    """Output that predicts each completion token, all of a prompt in one row. ids (P·G, T) -> (P·G, T, …)
+    """The output that predicts each completion token, with one row for each prompt. ids (P·G, T) -> (P·G, T, …)
 
-    `tape` is that of the sampling of exactly these, where there is one; `extents` as in `pack`.
+    `tape` was recorded while exactly these completions were sampled, if any; `extents` as in `pack`.
     """
     row = pack(prompts, ids, extents)
     mask = row.mask(next(model.parameters()).dtype)

@@ -54,7 +54,7 @@ class Lora:
         return Lora(rank, int(knobs["lora_alpha"]), seed) if rank else None
 
     def put_on(self, model: nn.Module) -> None:
-        """Freeze the layers of `model` and put adapters on those that are usual for its architecture, in place.
+        """Freeze the layers of `model` and add adapters to the layers that are usual for its architecture, in place.
 
         Raises:
             LabError: `peft` knows no usual layers for it.
@@ -78,7 +78,7 @@ def own(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Write what `own` gave back. Raises LabError where it is not of this network."""
+    """Write the tensors that `own` returned back into the network. Raises LabError if they do not fit."""
     there = own(model)
     if why := _misfit(there, tensors):
         raise LabError(f"the adapter does not fit: {why}")
@@ -87,7 +87,7 @@ def put(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def share(model: nn.Module) -> nn.Module:
-    """A copy of `model` that shares its frozen weights: only what is learnt is there twice."""
+    """A copy of `model` that shares its frozen weights; only the trainable weights are copied."""
     return copy.deepcopy(model, {id(weight): weight for weight in model.parameters() if not weight.requires_grad})
 
 
@@ -132,7 +132,7 @@ def save_adapter(model: PreTrainedModel, base: str, folder: Path) -> None:
 
 
 def read_adapter(model: nn.Module, folder: Path) -> None:
-    """Put the adapter of a checkpoint back on the policy that wears one. Raises LabError where it does not fit."""
+    """Load the adapter of a checkpoint into a policy with LoRA. Raises LabError if it does not fit."""
     tensors = load_file(folder / WEIGHTS)
     names = {_stored(name): name for name in own(model)}
     put(model, {names.get(name, name): value for name, value in tensors.items()})

@@ -1,15 +1,15 @@
 """A prompt and all its completions in one row: the cheapest forward pass while rows are short.
 
-    row       p p p p  a a b  c c          G = 2 completions, aab and aacc, of one prompt: what they begin with is
-    position  0 1 2 3  4 5 6  6 7          there once, since the model says the same of it
+    row       p p p p  a a b  c c          G = 2 completions, aab and aacc, of one prompt: their common prefix aa is
+    position  0 1 2 3  4 5 6  6 7          in the row once, because the model's output for it is the same
 
-Nothing is computed from the padding behind a completion, nor from its last token.
+The row has neither the padding behind a completion nor its last token, because nothing is predicted from them.
 
-A mask lets each token see the prompt and what came before it in its completion, and nothing of any other. Against
-`forward.shared` it saves the cache and the copies of it; it pays with attention over more keys, most of them masked.
-Beginnings are shared on the cpu only: on other devices a width that depends on the tokens would cost a wait at each
-pass. Left out: models whose positions or attention windows go by the place in the row, which a row of several
-completions would mislead.
+A mask lets each token see the prompt and the earlier tokens of its own completion, and no other completion. Compared
+with `forward.shared` it saves the key-value cache and its copies, but attends to more keys, most of them masked.
+Prefixes are shared on the CPU only: on other devices a width that depends on the tokens would force a synchronisation
+at each pass. Models whose positions or attention windows depend on the place in the row cannot be packed, because a row
+holds several completions.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from torch.nn import functional as F
 from labcore.llm.batch import Prompts
 from labcore.llm.nets.critic import Network
 
-KINDS = ("gpt2", "gpt_neox", "llama", "qwen2", "qwen3")  # the tests hold each of them to the plain path
+KINDS = ("gpt2", "gpt_neox", "llama", "qwen2", "qwen3")  # tests compare each of them with the plain path
 LONGEST = 256  # tokens of a row: beyond, the square of its length costs more than the cache
 
 
 @dataclass(frozen=True)
 class Row:
-    """P packed rows of R tokens: ids (P, R), positions (P, R), which tokens each one sees (P, R, R), and in which place
-    after the prompt each token of the completions but their last stands, places (P, G, T−1): −1 where it has none."""
+    """P packed rows of R tokens: ids (P, R), positions (P, R), and sees (P, R, R), True if a token attends to another.
+
+    places (P, G, T−1) is the index of each completion token in the row, counted from the end of the prompt; −1 for
+    padding. The last token of a completion is left out.
+    """
 
     ids: Tensor
     positions: Tensor
@@ -39,25 +42,25 @@ class Row:
     outputs: int  # how many of a row's last positions predict a completion token
 
     def mask(self, dtype: torch.dtype) -> Tensor:
-        """The `bias` of each token for every other one. (P, 1, R, R)"""
+        """The additive attention mask of the rows, see `bias`. (P, 1, R, R)"""
         return bias(self.sees[:, None], dtype)
 
 
 def bias(sees: Tensor, dtype: torch.dtype) -> Tensor:
-    """The mask that is added to the attention's logits: 0 where a token sees another, else the lowest number."""
+    """An additive attention mask: 0 where a token sees another, otherwise the lowest number of the dtype."""
     return torch.zeros(sees.shape, dtype=dtype, device=sees.device).masked_fill(~sees, torch.finfo(dtype).min)
 
 
 def can_pack(model: Network) -> bool:
-    """Whether several completions in one row do not mislead the model."""
+    """True if the model's outputs stay exact with several completions in one row."""
     config = model.config
     whole = all(kind == "full_attention" for kind in getattr(config, "layer_types", None) or ())
     return whole and config.model_type in KINDS and config._attn_implementation in ("sdpa", "eager")
 
 
 def pack(prompts: Prompts, ids: Tensor, extents: Tensor | None = None) -> Row:
-    """The rows of completions `ids` (P·G, T); nothing is predicted from their last token, so it is left out. Of
-    completions of the `extents` (P·G,) their padding is, too: what would be predicted there is not of any use."""
+    """The packed rows of the completions `ids` (P·G, T). `extents` (P·G,) are their lengths; without them no token
+    counts as padding."""
     tokens = ids[:, :-1].unflatten(0, (len(prompts), -1))
     places, count = places_of(tokens, None if extents is None else extents.view(len(prompts), -1))
     depth = prompts.mask.sum(1)[:, None, None] + torch.arange(tokens.shape[2], device=ids.device)
@@ -69,16 +72,19 @@ def pack(prompts: Prompts, ids: Tensor, extents: Tensor | None = None) -> Row:
 
 
 def places_of(tokens: Tensor, extents: Tensor | None = None) -> tuple[Tensor, int]:
-    """One place for every token and what came before it, numbered by prompt; −1 for those from which no token within
-    the `extents` (P, G) of the completions is predicted. (P, G, L) -> (P, G, L), the most of a prompt"""
+    """The place of each token in its prompt's row; equal prefixes share their places. (P, G, L) -> (P, G, L), and the
+    number of places of the longest row
+
+    −1 for tokens that predict nothing: those at or behind the last token of a completion of length `extents` (P, G).
+    """
     if tokens.device.type != "cpu":
         return apart(tokens)
     group_size, length = tokens.shape[1:]
     member = torch.arange(group_size)
     there = torch.arange(length) < (torch.full(tokens.shape[:2], length) if extents is None else extents - 1)[..., None]
-    alike = (tokens[:, :, None] == tokens[:, None]).cumprod(-1).bool()  # (P, G, G, L): the same up to here
+    alike = (tokens[:, :, None] == tokens[:, None]).cumprod(-1).bool()  # (P, G, G, L): equal up to here
     alike &= there[:, None]
-    first = torch.where(alike, member[:, None], group_size).amin(2)  # the first completion that begins like this
+    first = torch.where(alike, member[:, None], group_size).amin(2)  # the first completion with this prefix
     new = ((first == member[:, None]) & there).flatten(1)
     numbers = new.cumsum(1) - 1
     places = numbers.gather(1, (first.clamp(max=group_size - 1) * length + torch.arange(length)).flatten(1))
@@ -86,17 +92,17 @@ def places_of(tokens: Tensor, extents: Tensor | None = None) -> tuple[Tensor, in
 
 
 def apart(tokens: Tensor) -> tuple[Tensor, int]:
-    """A place of its own for every token. (P, G, L) -> (P, G, L), how many"""
+    """A place for each token, without sharing. (P, G, L) -> (P, G, L), and the number of places"""
     count = tokens[0].numel()
     return torch.arange(count, device=tokens.device).view(tokens.shape[1:]).expand_as(tokens), count
 
 
 def _sees(prompts: Prompts, places: Tensor, count: int) -> Tensor:
-    """Whether each token of the rows sees each other one. (P, G, L) -> (P, R, R)"""
+    """True where a token of a row attends to another one. places (P, G, L) -> (P, R, R)"""
     rows, width = prompts.ids.shape
     length = places.shape[2]
     past = torch.ones(length, length, dtype=torch.bool, device=places.device).tril()
-    whole, numbers = count + 1, places + 1  # 0: without a place
+    whole, numbers = count + 1, places + 1  # 0: no place
     pairs = numbers[..., None] * whole + torch.where(past, numbers[..., None, :], numbers[..., None])
     own = prompts.mask.new_zeros(rows, whole * whole).scatter(1, pairs.flatten(1), True).view(rows, whole, whole)
     sees = prompts.mask.new_ones(rows, width + count, width + count).tril()
@@ -106,15 +112,15 @@ def _sees(prompts: Prompts, places: Tensor, count: int) -> Tensor:
 
 
 def unpack(outputs: Tensor, row: Row) -> Tensor:
-    """From rows to completions: what a token predicts belongs to all that share it, and what the prompt's end predicts
-    stands where nothing is wanted. (P, N, …) -> (P·G, T, …)"""
+    """Outputs of the rows as outputs of completions. Completions that share a token get copies of its output; padding
+    gets the output of the prompt's last token, which no one uses. (P, N, …) -> (P·G, T, …)"""
     after = F.pad(row.places + 1, (1, 0))  # the prompt's end predicts the first token
     starts = torch.arange(len(outputs), device=outputs.device)[:, None, None] * outputs.shape[1]
     return F.embedding((after + starts).flatten(0, 1), outputs.flatten(0, 1))
 
 
 def packed(model: nn.Module, prompts: Prompts, ids: Tensor, extents: Tensor | None = None) -> Tensor:
-    """Output that predicts each completion token, prompts computed once. ids (P·G, T) -> (P·G, T, …)"""
+    """The output that predicts each completion token; each prompt is computed once. ids (P·G, T) -> (P·G, T, …)"""
     row = pack(prompts, ids, extents)
     mask = row.mask(next(model.parameters()).dtype)
     return unpack(model(input_ids=row.ids, attention_mask=mask, position_ids=row.positions, use_cache=False,

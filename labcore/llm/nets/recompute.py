@@ -29,7 +29,7 @@ def slots(model: nn.Module) -> Slots:
 
 @contextmanager
 def lent(given: Slots) -> Iterator[None]:
-    """Inside, these places hold the weights given, and afterwards those of before."""
+    """A context in which these parameters have the given weights; afterwards they have their own again."""
     before = [holder[name] for holder, name, _ in given]
     for holder, name, weight in given:
         holder[name] = weight

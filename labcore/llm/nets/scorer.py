@@ -1,7 +1,7 @@
-"""A trained reward model as a folder: read from the checkpoint of the run that trained it, kept by those that use it.
+"""A trained reward model as a folder, in the checkpoints of the run that trained it and of the runs that use it.
 
-A run that takes its rewards from a reward model writes it into each of its checkpoints: it can be resumed, forked and
-repeated elsewhere when the other run is gone.
+A run with rewards from a reward model saves this model in each of its checkpoints, so that it can be resumed, forked
+and repeated elsewhere even if the run that trained the model has been deleted.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def scores_steps(scorer: nn.Module) -> bool:
 
 
 def load_scorer(folder: Path, name: str) -> Critic:
-    """The reward model in a checkpoint, frozen, on the cpu. `name` is what the user calls it. One that scores steps has
-    the separator of its steps in its configuration.
+    """Load the reward model of a checkpoint, frozen, on the CPU. `name` is its name in error texts. The configuration
+    of a model that scores steps has the separator of steps.
 
     Raises:
         LabError: it cannot be read.
@@ -97,7 +97,7 @@ def _adapted(folder: Path, weights: dict[str, Tensor], outputs: int) -> Critic:
 
 
 def save_scorer(scorer: Critic, folder: Path) -> None:
-    """Write what `load_scorer` reads."""
+    """Save a reward model in the format that `load_scorer` reads."""
     scorer.config.save_pretrained(folder / CONFIG)
     weights = {key: value.detach().cpu().contiguous() for key, value in scorer.state_dict().items()}
     save_file(weights, folder / (PROCESS_WEIGHTS if scores_steps(scorer) else REWARD_WEIGHTS))

@@ -41,7 +41,8 @@ class SoftmaxTableConfig(PreTrainedConfig):  # type: ignore[misc]
 
     @property
     def rows(self) -> int:
-        """Prefixes of 1 to `context` − 1 tokens: what comes after the last token is never asked for."""
+        """The number of prefixes of 1 to `context` − 1 tokens. Longer prefixes need no row, because nothing follows the
+        last token."""
         return sum(self.vocab_size**size for size in range(1, self.context))
 
 
@@ -96,7 +97,7 @@ class _Tokens(nn.Module):
 
 
 def places(ids: Tensor, mask: Tensor | None, base: int) -> Tensor:
-    """The row of each prefix: shorter prefixes first, those of one length as numbers to the base V. (B, S) -> (B, S)
+    """The table's row for each prefix, sorted by length and then as numbers to the base V. (B, S) -> (B, S)
 
     Padding on the left is no part of a prefix; under it the row is the first, and nobody asks.
     """

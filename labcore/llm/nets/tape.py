@@ -1,16 +1,17 @@
 """The matrix products of the sampling pass, kept for the first update on its batch.
 
-The first update on a batch runs tokens that were just sampled through the weights that sampled them. Its products are
-those that the sampler made, token by token, and they are most of a pass. So the sampler records them, and the update
-takes them from the tape:
+The first update on a batch runs the sampled tokens through the same weights that sampled them. So its products, which
+take most of the time of a pass, are the same as the sampler's. The sampler records them token by token, and the update
+reads them from the tape:
 
     sampler    x₀ Wᵀ of the prompts, then x₁ Wᵀ, x₂ Wᵀ, … of one token of every completion after the other
     update     [x₀; x₁; x₂; …] Wᵀ of the packed rows, by look-up
 
-All between the products (norms, RoPE, attention) the update computes itself, with their gradients. The gradient of a
-product needs no value of it, so it is the same as ever but for the rounding of what was looked up.
+The update computes everything between the products itself (norms, RoPE, attention), with gradients. The gradient of a
+product does not need its value, so gradients are the same as without the tape, up to rounding.
 
-Left out: everything but Llama's own equations in packed rows, and the head, whose logits may be larger than all else.
+Supported are Llama's equations in packed rows only, without the head, because its logits may be larger than all other
+products.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def product(x: Tensor, weight: Tensor, residual: Tensor | None = None, out: Tens
 
 
 class Tape:
-    """Each product of the sampler, in the order in which a pass makes them: what it gave in the pass of the P prompts,
-    and below that in the pass of every further token of all P·G completions. Empty where nothing was recorded.
+    """The results of all matrix products of the sampler, in the order of a pass: first the rows of the pass over the P
+    prompts, then those of the passes over each further token of all P·G completions. Empty if nothing was recorded.
 
     For a processor, since what it saves is the time of products.
     """
@@ -53,8 +54,8 @@ class Tape:
         return 0 if self._taken else len(self._products)
 
     def recording(self, generated: int) -> Multiply:
-        """`product` for the sampler's next pass, written on the tape. `generated` is how many tokens the passes after
-        that of the prompts have in all, at the most."""
+        """`product` for the sampler's next pass, which also writes its results on the tape. `generated` is the most
+        tokens that all passes after the prompts have in total."""
         self._generated, self._passes = generated, self._passes + 1
         number, first = count(), self._passes == 1
 
@@ -67,8 +68,8 @@ class Tape:
         return recorded
 
     def replaying(self, row: Row) -> Multiply:
-        """`product` for one pass over the packed rows of exactly what was sampled. What is taken leaves the tape, so
-        that nothing is held twice."""
+        """`product` for one pass over the packed rows of exactly the sampled completions. Each result leaves the tape
+        when it is used, so no result is in memory twice."""
         self._taken = True
         rows, group, length = row.places.shape
         recorded = torch.arange(length * rows * group).view(length, rows, group).permute(1, 2, 0)

@@ -1,7 +1,7 @@
 """A reward model as people publish them: a Hugging Face sequence classifier with one score, and its own tokenizer.
 
-It reads text, not the policy's tokens: a prompt and a completion are written anew by its own chat template and cut by
-its own tokenizer, so its vocabulary may be any. Left out: weights in pickle files, and models that bring code.
+It reads text, not the policy's tokens: prompt and completion are rendered by its own chat template and tokenized by its
+own tokenizer, so it may have any vocabulary. Weights in pickle files and models with code of their own are refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOKENS = 8192  # of a micro-batch, padding included
 
 
 class TextScorer(nn.Module):
-    """A reward model with its tokenizer; `name` is what the user calls it."""
+    """A reward model with its tokenizer; `name` is its name in error texts."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str):
         super().__init__()
@@ -94,7 +94,8 @@ class TextScorer(nn.Module):
 
 
 def parts(lengths: list[int], alone: bool) -> list[list[int]]:
-    """The places of rows in micro-batches, those of a similar length together; `alone`: without any padding."""
+    """Group rows of similar length into micro-batches, as lists of indices; `alone`: one row each, so without padding.
+    """
     found: list[list[int]] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):  # each longer than those before
         if found and not alone and (len(found[-1]) + 1) * lengths[place] <= TOKENS:

@@ -52,8 +52,8 @@ class Tag:
 
 
 class TextStepScorer(nn.Module):
-    """A process reward model with its tokenizer; `name` is what the user calls it. Without a `tag` a token classifier,
-    which reads the `separator` behind each step."""
+    """A process reward model with its tokenizer; `name` is its name in error texts. Without a `tag` it is a token
+    classifier that reads the `separator` behind each step."""
 
     of_steps = True
 

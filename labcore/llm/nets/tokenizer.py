@@ -47,7 +47,7 @@ def _of_tokens(tokens: list[str], pad: str, unknown: str) -> PreTrainedTokenizer
 
 
 def with_padding(tokenizer: PreTrainedTokenizerBase, embeddings: int) -> PreTrainedTokenizerBase:
-    """`tokenizer`, padding on the left, with a pad id distinct from its end where there is one to be had.
+    """`tokenizer` with padding on the left and, if possible, a pad id that differs from its end token.
 
     `embeddings` is the number of rows in the model's embedding. A missing pad token takes a row that no token uses,
     or else the unknown or another special token that is neither an end nor a beginning. Where there is nothing, the

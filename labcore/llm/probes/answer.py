@@ -100,7 +100,8 @@ EPISODES = 64  # in which a prompt is looked for
 
 
 def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """`count` answers of each of `models` to `prompt`, token by token beside the model's own base.
+    """Sample `count` answers of each of `models` to `prompt`, with each token's log-prob under the model and under its
+    base.
 
     `answer` is what the verifier compares with; None: no verifier. `turns`, each with role and content, are the
     conversation before the prompt, and `system` is a system prompt in place of the run's own. Also `temperature`,
@@ -159,10 +160,11 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def episode(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """One episode of the model `model`, which goes on after some turns: `begun`, each [what was written, what the model
-    reads in place of the environment's answer or null]. `turns` is how many the model writes at most, null for all.
+    """Play one episode with the model `model`, after the given turns `begun`: each is [its text, the text that the
+    model reads instead of the environment's answer, or null]. `turns` is the most turns that the model writes; null: no
+    limit.
 
-    The episode is that of `row`, or where it is null the first question of a quiz with this seed. Settings as in
+    The episode starts from `row`, or, if this is null, from the first question of a quiz with this seed. Settings as in
     `answer`.
 
     Raises:
@@ -201,7 +203,8 @@ def task_of(session: LlmSession) -> tuple[Any, ...]:
 
 
 def check_known(session: LlmSession, text: str) -> None:
-    """Check that the tokenizer has a token for every character. Raises LabError that names those it lacks."""
+    """Check that the tokenizer has a token for every character of a text. Raises LabError with the missing characters.
+    """
     unknown = session.tokenizer.unk_token_id
 
     def missing(some: str) -> bool:

@@ -33,9 +33,9 @@ MOST = 256  # answers
 def best_of_n(spec: Mapping[str, Any]) -> dict[str, Any]:
     """`count` answers of `model` to `prompt` with their scores by the reward model `scorer`, the highest first.
 
-    Where that scores steps, `by` says which score an answer has: one of RANKINGS; each answer then has its `steps`,
-    [text, score, gold], where gold is what the task's verifier says of the step, None where it cannot tell. The keys of
-    OF_PUBLISHED say how a published model reads steps. Other settings as in `probes.answer.answer`.
+    If the reward model scores steps, `by` (one of RANKINGS) makes one score of them, and each answer has its `steps`:
+    [text, score, gold], where gold is the verdict of the task's verifier on the step, or None without one. The keys of
+    OF_PUBLISHED are settings for published step scorers. Other settings as in `probes.answer.answer`.
 
     Raises:
         LabError: as `answer`; or the reward model cannot be used with this model.
@@ -66,7 +66,8 @@ Step = list[Any]  # its text, its score, and what the verifier says of it
 
 def _graded(session: LlmSession, name: str, by: str, problem: Problem, generated: Generated,
             verified: bool, knobs: Mapping[str, Any]) -> tuple[list[float], list[list[Step]]]:
-    """The score of each answer by the reward model `name`, and its steps; none where whole answers are scored."""
+    """The score of each answer by the reward model `name`, and its scored steps; no steps for a model of whole answers.
+    """
     chat = session.rendering.template is not None
     nothing: list[list[Step]] = [[] for _ in generated.texts]
     if is_published(name):

@@ -52,7 +52,7 @@ class Budget:
         self._begun = self._clock()
 
     def end(self) -> None:
-        """The step is complete: what follows until the next `begin` is not the run's time."""
+        """The step is complete: stop counting the run's time until the next `begin`."""
         self._before, self._begun, self._steps = self.seconds, None, self._steps + 1
 
     def affords(self, kind: str, step: int, first: float | None = None) -> bool:

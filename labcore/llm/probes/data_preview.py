@@ -97,7 +97,8 @@ Piece = tuple[str, list[int], str]  # the text, the ids of its tokens, and its k
 
 
 def pieces(rendering: Rendering, text: str, contents: Sequence[str], skip: int = 0) -> list[Piece]:
-    """The pieces of a rendered `text` but for its first `skip` tokens; `contents` are those of its turns, in order."""
+    """The pieces of a rendered `text` without its first `skip` tokens; `contents` are the texts of its turns, in order.
+    """
     tokenizer = rendering.tokenizer
     ids = rendering.encoded(text)
     added = getattr(tokenizer, "added_tokens_decoder", {})
@@ -144,7 +145,7 @@ def _offsets(rendering: Rendering, text: str, ids: Sequence[int]) -> list[tuple[
 
 
 def _spans(text: str, contents: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the contents stand in the rendered text; a template may strip what is around them."""
+    """The position of each content in the rendered text; a template may strip the whitespace around a content."""
     spans, end = [], 0
     for content in contents:
         inner = content if text.find(content, end) >= 0 else content.strip()
@@ -167,7 +168,7 @@ Row = Problem | Pair | Single
 
 
 def data_preview(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The job for `spec`, a RunSpec as JSON; of a task without a file only some of its own prompts are shown.
+    """The job for `spec`, a RunSpec as JSON. A task without a file shows only some of its own prompts.
 
     Raises:
         LabError: the model's tokenizer or the file cannot be used.

@@ -1,10 +1,11 @@
-"""One batch, many algorithms: the same completions, and what every online algorithm would make of them.
+"""One batch, many algorithms: the advantages, loss and gradient of each online algorithm on the same completions.
 
 A batch is sampled once from a model and frozen. For each chosen online row of the catalog the training loop's own code
-then gives advantages, loss and gradient on it; nothing of an algorithm is written here again. With updates before
-(μ > 1) the policy first takes some steps on that batch by one of them, so that ratios leave 1 and clips begin to work.
-Left out: mini-batches, and in −∂L/∂log π of single tokens the terms of the loss that are no function of the sampled
-token's log-prob, but of the whole distribution (`WHOLE`): they are named.
+then computes them; this module repeats no algorithm. With updates before (μ > 1) the policy first takes some steps on
+the batch by one algorithm, so that ratios differ from 1 and clips have an effect.
+
+Mini-batches are left out. The gradients −∂L/∂log π of single tokens leave out the terms of `WHOLE`, because these
+depend on the whole next-token distribution and not on the sampled token's log-prob alone; the result names them.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ from labcore.runs.spec.together import NoTeacher
 # ---------------------------------------------------------------- one batch view
 # What there is to look at in one batch under many algorithms, as JSON: a few groups token by token.
 
-WHOLE = {"single_step": "single-step term", "entropy_coef": "entropy bonus"}  # terms by the knobs that switch them on
+WHOLE = {"single_step": "single-step term", "entropy_coef": "entropy bonus"}  # knob -> name of its term of the loss
 SHOWN = 4  # prompts whose completions are shown token by token
 KNOBS = ("beta", "clip_low", "clip_high", "learning_rate", "gamma", "gae_lambda")
 
 
 @dataclass(frozen=True)
 class Inspected:
-    """The frozen batch as one algorithm sees it: the credited rollout, what its update measures, and its gradients.
+    """The frozen batch under one algorithm: the rollout with advantages, the metrics of the update, and its gradients.
 
     `gradient` (N,) of the policy before any clipping of its norm; `unclipped`, the cosine to the gradient without the
     surrogate's clip (None where it has none); `push` (B, T) = −∂L/∂log π of each token, 0 where nothing counts.
@@ -78,7 +79,8 @@ class Inspected:
 
 
 def as_json(session: LlmSession, batch: Batch, seen: list[Inspected]) -> dict[str, Any]:
-    """`batch` in numbers, its `completions` (those of a few prompts), and what the `algorithms` do to each token."""
+    """The result as JSON: numbers of the `batch`, the `completions` of a few prompts, and the effect of the
+    `algorithms` on each of their tokens."""
     rows = _shown(batch)
     rewards = batch.batch.rewards.total.float().view(-1, batch.rollout.group_size)
     return {"batch": {"prompts": len(batch.batch.problems), "group_size": batch.rollout.group_size,
@@ -137,9 +139,10 @@ _SAMPLING = tuple(knob.key for knob in (TEMPERATURE, TOP_K, TOP_P, MAX_NEW_TOKEN
 
 
 def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """See the module. `model`, `prompts` × `group_size` completions, `updates` before by `stepper`, `seed`;
-    `eval_prompts` are those on which the effect of one step is measured. `algorithms` are the keys of the algorithms to
-    compare; where there are none, all online ones but those that lack a teacher or give it a context.
+    """The job `one_batch`, see the module. `spec` has the `model`, `prompts` × `group_size` completions, the number of
+    `updates` that the algorithm `stepper` makes before, a `seed`, and the number of `eval_prompts` to measure the
+    effect of one step. `algorithms` are the keys of the algorithms to compare; by default all online algorithms,
+    without those that lack a teacher or give it a context.
 
     Raises:
         LabError: the model cannot be used, there is no such algorithm, or a setting is out of bounds.
@@ -220,7 +223,7 @@ def as_of(session: LlmSession, spec: RunSpec) -> LlmSession:
 
 
 def critic_values(session: LlmSession, specs: Sequence[RunSpec], batch: Batch) -> tuple[Tensor | None, dict[str, Any]]:
-    """The critic's values of the batch (B, T), and where it comes from; `session` holds it from here on.
+    """The critic's values of the batch (B, T), and the name of the critic's source; `session` keeps the critic.
 
     The run's own critic where it has learnt one. Else one that is fitted to other batches of the same policy: fitted
     to this very batch it would know its rewards by heart, and advantages would be too small.

@@ -1,7 +1,7 @@
 """Pairs of completions without a label, for a person or the task's gold score to label.
 
-Both sides are what models sample now. Neither place says anything: those of one model stand in the order in which they
-were drawn, those of two models in any.
+Models sample both sides when they are asked for. The position of a side says nothing about it: completions of one model
+are in the order in which they were drawn, those of two models in random order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Watch a loop from outside: its records, with the pictures of their steps.
+"""Watch a loop from outside and add samples and lines of its steps to its records.
 
-The loop tells its stages (`loops.stages`). Nothing here changes what is learnt: without this module the loop computes
-the same weights. Besides pictures it adds the metrics that compare the sampler with the trainer token by token.
+The loop yields its stages (`loops.stages`). This module does not change the training: without it the loop computes the
+same weights. It also adds the metrics that compare the sampler with the trainer token by token.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def beside(session: LlmSession, stages: Iterator[Stage]) -> Iterator[Record | No
 
 
 def as_it_is(session: LlmSession) -> LlmSession:
-    """A copy for who looks later: by then knobs, and what the run learns beside its networks, may have changed."""
+    """A copy of the session for later use: knobs and the state outside the networks may change in the meantime."""
     return replace(session, knobs=dict(session.knobs), notes=[])
 
 
 class OnlinePictures:
-    """The pictures of one online step. Made where its batch is complete: what compares the policy before the updates
-    with the policy after them begins here."""
+    """The samples and lines of one online step. It is created once the batch is complete, because comparisons of the
+    policy before and after the updates start there."""
 
     def __init__(self, session: LlmSession, batch: Batch) -> None:
         self.session, self.batch, self.due = session, batch, view.due(session)
@@ -64,7 +64,7 @@ class OnlinePictures:
         self.line: dict[str, Any] | None = None
 
     def draw(self, rollout: Rollout) -> None:
-        """Make the pictures that are due, and keep what the others need."""
+        """Compute the samples and the line that are due, and keep the data to compute the others later."""
         self.rollout = rollout
         self.samples = self._samples_due()
         if self.due.line and self.before is not None:
@@ -79,8 +79,9 @@ class OnlinePictures:
                        samples=self.samples, line=self.line, look=self.look if view.on(self.session) else None)
 
     def look(self) -> Pictures:
-        """The samples and the line of a step that were not due; without the parameters before it only what needs none,
-        and of a large network only that either. It is paid for: the next looks wait longer."""
+        """Compute the samples and the line of a step that was not due. Without the parameters before the step, and for
+        large networks, it leaves out everything that compares with them. Its time counts in the probes' budget, so
+        later looks wait longer."""
         with self.session.probes.spend(SAMPLES):
             samples = None if self.samples is not None else self._groups()
         if self.before is None or view.limited(self.session):
@@ -115,7 +116,7 @@ class GivenPictures:
         self.samples: dict[str, Any] | None = None
 
     def draw(self, samples: Callable[[LlmSession], dict[str, Any]]) -> None:
-        """Make the pictures where they are due, and keep what they need where they are not."""
+        """Compute the samples if they are due, otherwise keep the data to compute them later."""
         self.make = samples
         if self.due:
             self.samples = samples(self.session) | watched.completed(self.session, self.watching)

@@ -23,10 +23,10 @@ LOWEST, DTYPE = "lowest", "fp32"
 
 
 def by_reward_model(name: str, knobs: Mapping[str, Any] = OF_PUBLISHED) -> Scores:
-    """Return the scores of the reward model `name`: RUN, RUN@STEP, or the folder or hub id of a published one, whose
-    `knobs` are those of `load_step_scorer`.
+    """Return a function that scores completions with the reward model `name`: RUN, RUN@STEP, or the folder or hub id of
+    a published model, which is loaded with `knobs` as in `load_step_scorer`.
 
-    A run's model uses its own tokenizer and chat template. One that scores steps gives the lowest score of an answer.
+    A run's model uses its own tokenizer and chat template. The score by a model of steps is its lowest score.
 
     Raises:
         LabError: it is not a reward model, or cannot be read.

@@ -14,8 +14,8 @@ Values = list[float | None]
 
 
 def at_tokens(rewards: Rewards, row: int, length: int) -> dict[str, Values]:
-    """The scores of a completion's steps, and what the task's verifier says of them, at the tokens where they end, None
-    elsewhere; nothing where steps are not scored."""
+    """The score of each step of a completion and the verdict of the task's verifier, at the step's last token; None at
+    all other tokens. Empty if steps are not scored."""
     found = {"step_scores": rewards.step_scores, "step_gold": rewards.step_gold}
     return {name: _listed(values[row, :length]) for name, values in found.items() if values is not None}
 

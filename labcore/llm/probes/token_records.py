@@ -122,7 +122,7 @@ class StepTokens:
         self.singled_out: Tensor | None = None
 
     def take(self, prompts: Tensor, met: Met) -> None:
-        """Take over what an update of some of the prompts met. prompts: (N,) indices."""
+        """Store the token values of an update on some of the prompts. prompts: (N,) indices."""
         size = self._rollout.group_size
         rows = (prompts[:, None] * size + torch.arange(size, device=prompts.device)).flatten()
         if self.gap is None:

@@ -1,8 +1,8 @@
 """The effect of a step on a policy, measured on prompts that were not in its batch.
 
-The policy before the step answers a set of prompts. After the step it answers them again with the same random numbers
-(so most of the luck cancels in the difference), and the first answers are also weighed anew by how likely they have
-become. Both are estimates, and come with their standard errors.
+The policy answers a set of prompts before the step, and again after the step with the same random numbers, so that most
+of the sampling noise cancels in the difference. A second estimate weighs the first answers by their new probability
+over their old one. Both estimates have standard errors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Trial:
 
     @staticmethod
     def of(session: LlmSession, count: int, seed: int) -> Trial:
-        """`count` problems, drawn apart from any batch: the same ones only where they come from a file with few."""
+        """Draw `count` problems independently of any batch. A small file may yield the same problems again."""
         # Each network here answers once or twice: a recorded step would cost more than it saves, and keep the network.
         session = replace(session, graphs=None)
         count = min(count, session.task.size or count)

@@ -1,7 +1,7 @@
-"""The pictures of a step: its groups token by token, and the surrogates along its update.
+"""The samples and the line of a step: its groups token by token, and the surrogates along its update.
 
-Both are made every so many steps on a part of the batch, so that they cost little and never change what is learnt: by a
-fixed schedule, or of a large network when the time of the run pays for it (`probes.budget`).
+Both are computed only at some steps and for a part of the batch, so they cost little time; they never change the
+training. Small networks have a fixed schedule; for large ones a time budget decides (`probes.budget`).
 """
 
 from __future__ import annotations
@@ -91,15 +91,15 @@ def limited(session: LlmSession) -> bool:
 
 
 def watching(session: LlmSession) -> bool:
-    """True if the watched prompts are looked at in a step of a loop that does not sample: of a large network where the
-    time pays for it. A first look is expected to cost what the newest evaluation did."""
+    """True if a step of a loop without sampling measures the watched prompts: always for small networks, and within the
+    time budget for large ones. The first look is expected to take as long as the newest evaluation."""
     if not on(session):
         return False
     return not limited(session) or session.probes.affords(SAMPLES, session.step + 1, session.probes.evaluation)
 
 
 def groups_at_first(session: LlmSession, prompts: int) -> int:
-    """The number of groups of a batch that are shown of a large network until its first complete picture."""
+    """The number of groups to show for a large network until its first complete samples."""
     return min(GROUPS, prompts, session.probes.groups(prompts)) if on(session) and limited(session) else 0
 
 
@@ -191,8 +191,8 @@ def _learnt_prompts(rollout: Rollout) -> Tensor:
 @part_of("samples to look at")
 def groups(session: LlmSession, batch: Sampled, rollout: Rollout, tokens: StepTokens | None = None,
            most: int = GROUPS) -> dict[str, Any]:
-    """At most `most` groups of the step, those with signal first, token by token; `batch_groups` is how many it has,
-    `wrong_lengths` are the tokens of each completion of the whole batch that is not right.
+    """The first `most` groups of the step, groups with a signal first, token by token. `batch_groups` is the number of
+    all groups; `wrong_lengths` are the lengths in tokens of all wrong completions of the batch.
 
     `old_logprobs` are the sampler's; `logprobs`, `ratio` (that of the token), `entropy`, `kl` (k3 to the reference)
     and `cut` (the side on which the surrogate cuts the token off, or "") are of the policy after the step's updates.
@@ -327,7 +327,7 @@ def _surrogate(knobs: Mapping[str, Any], ratio: Tensor) -> dict[str, list[float]
 
 def _completion(session: LlmSession, batch: Sampled, row: int, lists: dict[str, Any], met: dict[str, Any],
                 at: int) -> dict[str, Any]:
-    """A row of the batch, with what the lists hold at its place among those that are kept."""
+    """A row of the batch as JSON, with the values that the lists have for it."""
     completions = batch.completions
     length = int(completions.extents[row])
     tokens = token_texts(session.tokenizer, completions.ids[row, :length].tolist())
@@ -376,8 +376,8 @@ def _row(session: LlmSession, problem: Problem) -> dict[str, Any]:
 
 
 def _score(rewards: Rewards, row: int) -> dict[str, Any]:
-    """The reward of a completion, None where it could not be scored, what it is made of, and whether the completion is
-    wholly right."""
+    """The reward of a completion (None if it could not be scored), the parts of the reward, and whether the completion
+    is completely right."""
     reward = float(rewards.total[row])
     parts = {name: float(part[row]) for name, part in rewards.parts.items()}
     return {"reward": None if isnan(reward) else reward, "exact": bool(rewards.exact[row]),

@@ -1,9 +1,9 @@
 """Watched prompts: the run's answers to a few fixed prompts, and their probabilities before and after a step.
 
-They are chosen by the seed, answered with random numbers of their own, and rewarded and credited by the run's own
-rules, as if they were a small batch (so what a rule takes from its whole batch, it takes from these); a reward function
-of the user's is not called for them. Nothing here is learnt from. Probabilities are those of whole answers, the end
-token included, at the temperature of the loss: the sampling temperature where the run learns from its samples, else 1.
+The seed chooses the prompts, and their answers are sampled with separate random numbers. The run's own rules give their
+rewards and advantages as for a small batch, so a rule that uses the whole batch uses these answers. The user's reward
+function is not called for them. The run never trains on them. Probabilities are those of whole answers with the end
+token, at the temperature of the loss: the sampling temperature if the run trains on its samples, otherwise 1.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ MOST_ANSWERS = 24  # of a prompt
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer and its tokens, with the end token where it ended. `own`: which of them
-    are the model's, in an episode; empty where all are."""
+    """An answer and its tokens, with the end token if it ended. `own`: the tokens that the model sampled, for an
+    episode; empty if it sampled all."""
 
     text: str
     ids: tuple[int, ...]
@@ -91,7 +91,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Before:
-    """The watched prompts as the policy before a step's updates sees them; `after` completes them.
+    """The watched prompts under the policy before a step's updates; `after` adds the values after them.
 
     Each prompt has C answers, after padding; `logprobs` (P, C) are summed, nats.
     """
@@ -173,7 +173,8 @@ def completed(session: LlmSession, watching: Before | None) -> dict[str, Any]:
 
 
 def looked(session: LlmSession, before_step: Mapping[str, Tensor] | None) -> dict[str, Any]:
-    """The watched prompts of a step that was not due; empty without the parameters before it, or of a large network."""
+    """The watched prompts of a step that was not due; empty for large networks, or without the parameters before the
+    step."""
     if before_step is None or view.limited(session):
         return {}
     return {"watched": afterwards(session, before_step)}
@@ -197,7 +198,7 @@ def apart(session: LlmSession, step: int = 0, stream: int = WATCHED_STREAM) -> L
 
 
 def _choose(alone: LlmSession) -> tuple[Watched, ...]:
-    """Distinct prompts of the run's own problems or pairs, with what is to be followed of each."""
+    """Distinct prompts among the run's own problems or pairs, with the answers to track for each."""
     asked = _asked(alone, max(1, min(PROMPTS, _batch(alone) // BATCH_SHARE)))
     problems = [problem for problem, _ in asked]
     prompts = encode_prompts(alone.rendering, problems, alone.context - 1, alone.device)

@@ -28,7 +28,7 @@ def asked(algorithms: Sequence[str], *, knob: str = "", values: Sequence[Value] 
 
 
 def finding(row: Mapping[str, Any]) -> str:
-    """The verdict on a row's mean gradient beside the exact one, in two words."""
+    """The verdict on a row's mean gradient compared with the exact one, in two words."""
     if row.get("fault"):
         return "no gradient"
     if not row["biased"]:

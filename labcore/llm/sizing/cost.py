@@ -23,9 +23,9 @@ _PROCESS = ("threads", "instructions")  # of the process that asks, not of the o
 
 @dataclass(frozen=True)
 class Row:
-    """An algorithm's line. `held` are the networks in memory, {"name", "parameters", "learnt"} each, as the job
-    `models_held` counts them; `measured` is what the job `cost` found, None before it has; `fault` is why there is
-    nothing to count or to measure."""
+    """One algorithm in the table of costs. `held`: the networks in memory, {"name", "parameters", "learnt"} each, from
+    the job `models_held`. `measured`: the result of the job `cost`, None before it has run. `fault`: the reason why
+    nothing can be counted or measured."""
 
     spec: RunSpec
     held: Sequence[Mapping[str, Any]] = ()
@@ -75,7 +75,7 @@ class Row:
         return f"{size:,} {what}"
 
     def names(self) -> str:
-        """The networks, as people call them, those that learn first: "policy, critic, reference (frozen)"."""
+        """The networks in words, trained ones first: "policy, critic, reference (frozen)"."""
         moved, still = ([str(each["name"]).replace("_", " ") for each in self.held if bool(each["learnt"]) == learns]
                         for learns in (True, False))
         return ", ".join([*moved, *(f"{name} (frozen)" for name in still)])
@@ -93,7 +93,8 @@ def cost_asked(spec: RunSpec) -> jobs.Spec:
 
 
 def rows(specs: Sequence[RunSpec], held: Sequence[Any]) -> list[Row]:
-    """The table of some runs: `held` is the result of `held_asked`, and what was measured before is found again."""
+    """The table of some runs; `held` is the result of `held_asked`, and earlier measurements are read from the jobs'
+    files."""
     return [Row(spec, fault=found) if isinstance(found, str) else _row(spec, found)
             for spec, found in zip(specs, held, strict=True)]
 

@@ -40,9 +40,10 @@ PHASES = ALWAYS, SAMPLES, LEARNS, DRAWS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes(Layers):
-    """The result of the job `sizes` of a run: the sizes of its policy, and more. `held` are its networks as the job
-    `models_held` counts them; `prompt` and `answer` tokens of the longest (answer 0: they are sampled). The rest are
-    limits of the engine: parameters that are copied at every step, prompts that are sampled at once for pairs."""
+    """The result of the job `sizes` of a run: the sizes of its policy, and more. `held`: its networks from the job
+    `models_held`. `prompt` and `answer`: tokens of the longest ones (answer 0: answers are sampled). Limits of the
+    engine: `most_copied` parameters are copied at every step, and `sampled_at_once` prompts are sampled together for
+    pairs."""
 
     held: Sequence[Mapping[str, Any]]
     context: int
@@ -52,7 +53,7 @@ class Sizes(Layers):
     sampled_at_once: int
 
     def parameters(self, *names: str) -> int:
-        """Numbers of the networks of these names; of all without any."""
+        """The number of parameters of the networks with these names; without names, of all networks."""
         return sum(each["parameters"] for each in self.held if each["name"] in names or not names)
 
     @property
@@ -121,8 +122,8 @@ def _network(spec: RunSpec, sizes: Sizes) -> Layers:
 
 
 def kv_cache(sizes: Sizes, done: Batch, tokens: int, width: int, once: bool) -> int:
-    """Bytes of the keys and values of all rows that are sampled together: width · L · 2K · rows · tokens, those of a
-    prompt `once` for its group or for each row."""
+    """Bytes of the keys and values of all rows that are sampled together: width · L · 2K · rows · tokens. The prompt is
+    stored `once` per group, or once per row."""
     columns = done.sampled * (tokens - done.prompt) + done.prompt * ceil(done.sampled / (done.group if once else 1))
     return width * sizes.layers * 2 * sizes.keys * columns
 
@@ -133,7 +134,8 @@ def next_logits(sizes: Sizes, rows: int) -> int:
 
 
 def before_step(sizes: Sizes, loop: str) -> int:
-    """Bytes of the copy of what learns, to look at a step again: of large networks only in the online loop."""
+    """Bytes of the copy of the trainable weights that later looks at a step need; for large networks only in the online
+    loop."""
     kept = loop == "online" or (loop not in passes.SCORERS and sizes.learnt <= sizes.most_copied)
     return WEIGHT * sizes.learnt if kept else 0
 
@@ -155,7 +157,7 @@ def drawn(sizes: Sizes, loop: str) -> int:
 
 def teacher_logits(sizes: Sizes, spec: RunSpec, done: Batch) -> int:
     """Bytes of the tables of a loss over the whole vocabulary, in float32: both log-distributions, the teacher's
-    logits, and what their difference takes; of a chunk where they are many."""
+    logits, and two temporary tables; of one chunk if they are too many."""
     loss = any(each.teacher for each in choices.chosen(choices.SFT_LOSS, spec.knobs)) or spec.knobs.get("single_step")
     return 5 * FULL * min(done.rows * done.length * sizes.vocabulary, sizes.most_logits) if loss else 0
 
@@ -164,7 +166,8 @@ def teacher_logits(sizes: Sizes, spec: RunSpec, done: Batch) -> int:
 
 
 def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
-    """The rows of the table, the same for every run; those of what it does not hold are 0. `card`: bytes of its GPU."""
+    """The rows of the table, the same for every run; rows of parts that it does not have are 0. `card`: bytes of its
+    GPU."""
     knobs, loop, mode = spec.knobs, spec.row.loop, mode_of(spec)
     done, network, half = batch(spec, sizes, card), _network(spec, sizes), mode.width == HALF
     moments = str(knobs.get("optimizer"))
@@ -219,7 +222,7 @@ def _of_the_process(spec: RunSpec, tensors: int) -> list[Part]:
 
 
 def peak(found: Sequence[Part]) -> int:
-    """Bytes at the most: what is held at all times, and the largest phase."""
+    """The largest number of bytes in use: the memory that is held all the time plus the largest phase."""
     held: dict[str, int] = {}
     for part in found:
         held[part.when] = held.get(part.when, 0) + part.size
@@ -243,7 +246,7 @@ Way = tuple[tuple[str, Value], ...]  # knobs, or "model", and their other values
 @dataclass(frozen=True)
 class Estimate:
     """The table of a run: its `parts`, their `peak`, the `free` memory of its device now (bytes; None: unknown), and
-    the `ways`, settings of which each makes it fit. `fault` is why there is none."""
+    the `ways`: settings that each make the run fit. `fault` is the reason why there is no estimate."""
 
     spec: RunSpec
     sizes: Sizes | None = None
@@ -318,7 +321,7 @@ def asked(specs: Sequence[RunSpec]) -> jobs.Spec:
 
 
 def estimate(spec: RunSpec, found: Mapping[str, Any] | str) -> Estimate:
-    """The table of a run: `found` is what the job `asked` gave of it."""
+    """The table of a run; `found` is the result of the job `asked`."""
     if isinstance(found, str):
         return Estimate(spec, fault=found)
     return Estimate(spec, Sizes(**found), machine.free_memory(spec.device))

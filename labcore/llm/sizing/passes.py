@@ -37,10 +37,12 @@ BY_OWN_LAYERS = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """A network's sizes as numbers, and how the engine can run it: `packs` several completions in one row, `own` by
-    the lab's equations of Llama, `fused` by its layers for a GPU, `shares` a cache, `plain_head` with logits that are
-    hidden states times a matrix (or the one value of a critic). `longest_packed` tokens of a row and `most_logits`
-    numbers are limits of the engine."""
+    """A network's sizes, and the ways in which the engine can run it.
+
+    packs: several completions in one row. own: the lab's equations of Llama. fused: the lab's layers for a GPU. shares:
+    one cache for all completions of a prompt. plain_head: the logits (or a critic's value) are the hidden states times
+    a matrix. `longest_packed` (tokens of a row) and `most_logits` (numbers) are limits of the engine.
+    """
 
     layers: int
     heads: int
@@ -129,11 +131,13 @@ def tokens(done: Batch, by: Way) -> int:
 
 
 def activations(layers: Layers, done: Batch, mode: Mode) -> int:
-    """Bytes that a Llama's backward pass needs of a micro-batch: width · L · (6H + 3Q + 4I + 2K) for each token. In
-    bf16 norms are float32, so 10H; the lab's layers for a GPU keep 2H + 2Q + 2K. On a shared cache each row has
-    keys and values of the prompt as well, and they are spread over all heads (2Q), as those of packed rows are on a
-    GPU. With gradient checkpointing: width · L · H, and of one layer all, with the gradients of that (elsewhere these
-    take the place of what has been freed). Without a backward pass those of one layer, and a shared cache of all.
+    """Bytes of the activations of a micro-batch that a Llama keeps for the backward pass: width · L · (6H + 3Q + 4I +
+    2K) for each token.
+
+    In bf16 norms are float32, so 10H; the lab's layers for a GPU keep 2H + 2Q + 2K. With a shared cache each row also
+    has the keys and values of the prompt, expanded to all heads (2Q); packed rows on a GPU are expanded too. With
+    gradient checkpointing: width · L · H, plus one layer in full with its gradients (otherwise gradients use memory
+    that has been freed). Without a backward pass: one layer, plus the shared cache of all layers.
     """
     by = way(layers, done, mode)
     count = tokens(done, by)
@@ -150,16 +154,16 @@ def activations(layers: Layers, done: Batch, mode: Mode) -> int:
 
 
 def fused_pass(mode: Mode) -> bool:
-    """Whether whole rows run by the lab's layers for a GPU, where a network fits them."""
+    """True if whole rows run by the lab's layers for a GPU, provided that they support the network."""
     return mode.device == "cuda" and mode.width == HALF and not mode.compiled
 
 
 def attention(layers: Layers, done: Batch, mode: Mode) -> int:
-    """Bytes of the attention weights that are kept for the backward pass where no fused kernel computes attention:
+    """Bytes of the attention weights that are kept for the backward pass if no fused kernel computes attention:
     width · L · heads · R² for each row of R tokens.
 
-    Packed rows in bf16 keep them on a processor. On a GPU whole rows in float32 do where heads share keys (Q > K):
-    torch has no kernel for that.
+    They are kept for packed rows in bf16 on a processor, and for whole rows in float32 on a GPU if heads share keys
+    (Q > K), because torch has no kernel for this case.
     """
     by, half = way(layers, done, mode), mode.width == HALF
     if by == "packed" and half and mode.device == "cpu":
@@ -172,9 +176,9 @@ def attention(layers: Layers, done: Batch, mode: Mode) -> int:
 
 
 def logits(layers: Layers, done: Batch, mode: Mode, with_entropy: bool) -> int:
-    """Bytes of a micro-batch's logits and what their log-probs and gradient take: rows · T · V numbers, once as they
-    come and 4 times in float32, 5 times with an entropy bonus; on a GPU as they come, and their gradient. Of more than
-    the engine holds only a chunk is there, beside the hidden states and their gradient."""
+    """Bytes of a micro-batch's logits, their log-probs and their gradient: rows · T · V numbers in the run's type, and
+    on a processor 4 times as many in float32 (5 times with an entropy bonus); on a GPU once more for the gradient. If
+    they exceed the engine's limit, the bytes of one chunk, plus the hidden states and their gradient."""
     numbers, hidden = done.rows * done.length * layers.vocabulary, 0
     if layers.plain_head and numbers > layers.most_logits:
         numbers, hidden = layers.most_logits, 2 * mode.width * done.rows * done.length * layers.hidden
@@ -225,15 +229,16 @@ def rounded(parameters: int) -> int:
 
 
 def of_run(parameters: int, learnt: int, loop: str, mode: Mode, kind: str) -> int:
-    """Bytes at the most: weights, their gradients and moments, the copy of what learns to look at a step again, and
-    the weights in bfloat16."""
+    """An upper bound of the bytes that a run holds: weights, gradients, moments, the copy of the trainable weights for
+    later looks at a step, and the weights in bfloat16."""
     copied = weights(learnt) if loop not in SCORERS else 0
     half = rounded(parameters) if mode.width == HALF else 0
     return weights(parameters) + gradients(learnt) + optimizer(learnt, kind) + copied + half
 
 
 def of_card(card: int, knobs: Mapping[str, Value]) -> int:
-    """Bytes of a GPU of `card` bytes that a run may take: its share, as far as vLLM leaves that where it samples."""
+    """Bytes that a run may use of a GPU with `card` bytes: its share, but at most the part that vLLM leaves if it
+    samples."""
     left = 1 - VLLM if by_vllm(knobs) else 1.0
     return int(min(float(knobs.get("gpu_share", GPU_SHARE.default)), left) * card)
 
@@ -242,9 +247,9 @@ def room(most_logits: int, mode: Mode, card: int | None, held: int) -> int:
     """Bytes for the activations of a micro-batch. They depend on the spec and the card alone, not on the memory that is
     free at the moment.
 
-    On a processor 8 times the `held` ones, at least 288 MiB, which hold every default batch, and at most 4 GiB, so that
-    a large batch of a small model does not take the machine's memory. On a GPU of which a run may take `card` bytes:
-    the rest beside the `held` ones, at most as many as keep it busy.
+    On a processor: 8 times the `held` bytes, but at least 288 MiB, which is enough for every default batch, and at most
+    4 GiB, so that a large batch of a small model does not fill the machine's memory. On a GPU of which a run may use
+    `card` bytes: the bytes that are not `held`, but at most as many as keep the GPU busy.
     """
     if mode.device != "cuda" or not card:
         return min(ON_PROCESSOR, max(OF_SMALL, TIMES * held))

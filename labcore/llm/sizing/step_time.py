@@ -3,9 +3,9 @@ from the measured speed of matrix products of these sizes. Letters as in `passes
 
     sampling     P·S tokens of prompts, then T times the P·G rows by all weights, and the cache of keys and values read
     a pass       its tokens by the layers, and P·G·T tokens by the head
-    learning     for each update a pass and twice that for its gradient; with LoRA once, as weights stand still
+    learning     a pass for each update, and twice its time for the gradient; with LoRA once, as weights are frozen
 
-An estimate for completions of full length. Left out: rewards by programs of others, and what is only drawn.
+The estimate is for completions of full length. Left out: external reward functions, and the samples for the page.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def speed_asked(spec: RunSpec, sizes: Sizes) -> jobs.Spec:
 
 @dataclass(frozen=True)
 class Need:
-    """The cost of a step: `seconds`, and `bytes` of memory at the most. `fits`: None if it is unknown."""
+    """The cost of a step: `seconds`, and the largest number of `bytes` in memory. `fits`: None if it is unknown."""
 
     seconds: float
     bytes: int
@@ -64,7 +64,7 @@ class Need:
 
 
 def need(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> Need:
-    """The cost of a step of a run; `speed` is what the job `speed_asked` found."""
+    """The cost of a step of a run; `speed` is the result of the job `speed_asked`."""
     found = memory.estimate(spec, vars(sizes))
     return Need(seconds(spec, sizes, speed), found.peak, found.sure)
 
@@ -97,7 +97,7 @@ def seconds(spec: RunSpec, sizes: Sizes, speed: Mapping[str, Any]) -> float:
 
 
 def _rivals(knobs: Mapping[str, Any], sizes: Sizes, done: passes.Batch, speed: Mapping[str, Any]) -> float:
-    """Seconds of drawing what the completions are compared with: one more of two models for each, or of each prompt."""
+    """Seconds to sample opponents (one per completion, from two models) or greedy completions (one per prompt)."""
     rollouts = {each for choice in choices.chosen(choices.ADVANTAGE, knobs) for each in choice.rollouts}
     if "mixture" in rollouts:
         return 2 * sampling(sizes, done, speed)
@@ -133,7 +133,7 @@ def _at(rows: float, known: Sequence[float], seconds: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Lighter:
-    """A setting with which a run needs less: `way`, and what a step then takes."""
+    """A setting that makes a step cheaper: the change (`way`), and the cost of a step with it (`need`)."""
 
     way: Way
     need: Need
@@ -170,8 +170,8 @@ def lighter(spec: RunSpec, sizes: Sizes, with_lora: Sizes | None, speed: Mapping
 
 
 def _together(spec: RunSpec, sizes: Sizes, with_lora: Sizes | None, speed: Mapping[str, Any]) -> Lighter | None:
-    """The first settings, one after the other, with which a step takes no longer than SLOW and fits: LoRA, then shorter
-    completions, then fewer. None where they do not come so far."""
+    """The fewest changes, in a fixed order, with which a step fits and takes at most SLOW: LoRA, then shorter
+    completions, then fewer. None if all of them are not enough."""
     adapts = with_lora is not None and not spec.knobs["lora_rank"]
     for way in _down(spec, {"lora_rank": ADAPTER} if adapts else {}):
         if other := changed(spec, way):

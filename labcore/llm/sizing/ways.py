@@ -23,7 +23,7 @@ HALVINGS = 12
 
 
 def others(spec: RunSpec) -> dict[Way, RunSpec]:
-    """The run with a LoRA, and on each smaller model that comes with the lab: what may be advised."""
+    """Variants of the run that may be advised: with LoRA, and on each smaller built-in model."""
     names = list(MODELS)
     ways: list[Way] = [(("lora_rank", ADAPTER),)] if not spec.knobs["lora_rank"] else []
     ways += [(("model", name),) for name in reversed(names[:names.index(spec.model)])] if spec.model in names else []
@@ -31,8 +31,8 @@ def others(spec: RunSpec) -> dict[Way, RunSpec]:
 
 
 def with_ways(need: Estimate, found: Sequence[Any] = ()) -> Estimate:
-    """The estimate with the settings of which each makes the run fit, those first that change the least; where none
-    does by itself, several together. `found` is what the job `asked` gave of `others`."""
+    """The estimate with the settings that each make the run fit, smallest change first; several settings together if no
+    single one is enough. `found` is the result of the job `asked` for `others`."""
     if need.sizes is None or need.sure is not False:
         return need
 

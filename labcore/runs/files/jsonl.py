@@ -160,8 +160,8 @@ def _object(name: str, index: int, raw: bytes, last: bool) -> dict[str, Any]:
         if last and text.lstrip().startswith("{") and not text.rstrip().endswith("}"):
             raise LabError(cut) from error
         if index == 1 and text.strip() in ("[", "[{", "{"):
-            raise LabError(f"{name} is JSON, but not JSON lines: write each object on a line of "
-                           "its own.") from error
+            raise LabError(f"{name} is JSON, but not JSON lines: write one object on each "
+                           "line.") from error
         remedy = ("write null or a number, or a text in quotes" if wrong.msg.endswith(untrusted.NO_VALUE)
                   else "write one JSON object per line")
         raise LabError(f"Line {index} of {name} is not JSON ({wrong.msg} at place {wrong.pos + 1}): {remedy}."

@@ -37,7 +37,7 @@ class Kept:
     def damaged(self) -> LabError:
         """The sentence about a file whose content cannot be used."""
         return LabError(f"{self.what} cannot be read: {self.path} is damaged. It is kept as it is; repair it, or move "
-                        "it away to begin anew.")
+                        "it to another folder to start with an empty one.")
 
     def read(self) -> Any:
         """The entries as they are; none where there is no file.

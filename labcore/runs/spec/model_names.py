@@ -96,7 +96,7 @@ def parse(name: str) -> Model:
     model = read(name)
     if model is None or model.sft:
         raise LabError(f"{quoted(name)} names no model: write the id of a run, id@step for one of its checkpoints, "
-                       "base:id for what it started from, or start:id for the untrained weights.")
+                       "base:id for the model that it started from, or start:id for the untrained weights.")
     return model
 
 

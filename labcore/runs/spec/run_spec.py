@@ -159,7 +159,7 @@ class RunSpec:
             return RunSpec.from_json(path.read_bytes())
         except LabError as error:
             raise LabError(f"{path} is damaged, so the run can be neither read nor continued: put the file "
-                           "back, which python -m labcore export RUN --out FOLDER writes anew.") from error
+                           "back; python -m labcore export RUN --out FOLDER writes a copy of it.") from error
 
     def hash(self) -> str:
         """Twelve hex digits that name this spec and the content of its file."""

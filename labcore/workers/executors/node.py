@@ -23,7 +23,8 @@ def wanted(run_id: str, lab: str) -> bool:
     here = f"The machine {platform.node()} of the Ray cluster"
     for package in NEEDED:
         if find_spec(package) is None:
-            raise LabError(f"{here} has no {package}: install what requirements.txt names there, then resume the run.")
+            raise LabError(f"{here} has no {package}: install the packages of requirements.txt there, then resume "
+                           "the run.")
     if lacks := storage.lacks():
         raise LabError(f"{here} has no {lacks}: run pip install -r requirements-cluster.txt there, then resume the "
                        "run.")

@@ -44,7 +44,7 @@ def test_another_version(packed):
 def test_a_wrong_hash(packed):
     files = content(packed)
     files["metrics.csv"] = files["metrics.csv"].replace(b"1", b"2", 1)
-    assert "metrics.csv in run.capsule.zip is not what was packed" in refused(rewritten(packed, files))
+    assert "metrics.csv in run.capsule.zip was changed" in refused(rewritten(packed, files))
 
 
 def test_a_damaged_byte(packed):

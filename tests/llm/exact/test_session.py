@@ -221,7 +221,7 @@ def test_the_picture_has_the_likeliest_and_all_others_together():
 
 @pytest.mark.parametrize("given, words", [
     ({"vocabulary": 6, "max_new_tokens": 6}, "make 55,987 completions, and at most 10,000"),
-    ({"vocabulary": 2, "prompt_count": 3}, r"3 prompts \(`prompt_count`\) do not go with 2 letters"),
+    ({"vocabulary": 2, "prompt_count": 3}, r"3 prompts \(`prompt_count`\) are too many for 2 letters"),
     ({"reward_source": "order_only"}, "is not known with the reward source `order_only`"),
     ({"max_new_tokens": 7}, "`max_new_tokens` is 7, outside its bounds")])
 def test_what_cannot_be_enumerated_is_refused_before_it_starts(given, words):

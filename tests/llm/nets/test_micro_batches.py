@@ -73,8 +73,8 @@ def random_cuts(seed):
 
 
 def cut_anyhow(started, update, module, monkeypatch, *names):
-    """The gradients, losses and metrics of a batch that is cut at random, or for want of memory into one prompt or two
-    a part, are those of the whole one."""
+    """A batch that is cut at random, or into parts of one or two prompts because memory is short, has the gradients,
+    losses and metrics of the whole batch."""
     def cut(room, micro_batches):
         with monkeypatch.context() as patch:
             patch.setattr(module, "micro_batches", micro_batches)

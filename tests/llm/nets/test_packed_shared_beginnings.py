@@ -49,7 +49,7 @@ def test_padding_has_no_place():
 
 
 def test_a_token_is_not_shared_with_padding_that_looks_like_it():
-    """The first completion ends where the second one goes on with the token that pads the first."""
+    """The first completion is padded with the token that the second one has at this place."""
     ids = torch.tensor([[2, 5, 5, 5], [2, 5, 5, 7]])
     row = packed.pack(prompts((3,)), ids, torch.tensor([2, 4]))
     assert row.places.tolist() == [[[0, -1, -1], [0, 1, 2]]]

@@ -125,7 +125,7 @@ class ObjectStore:
                 raise ValueError("another format")
             return str(fields["id"])
         except (ValueError, TypeError, KeyError) as error:
-            raise LabError(f"The file {MARKER} in {self.url} is not what this lab writes: set {VARIABLE} to another "
+            raise LabError(f"The file {MARKER} in {self.url} has an unknown format: set {VARIABLE} to another "
                            "place, or update the lab.") from error
 
     def _check_root(self) -> None:
