@@ -3,7 +3,6 @@
 import json
 import sys
 
-from labcore.cli import commands
 from labcore.cli.main import main
 from labcore.cli.terminal import ERASE, plain
 from labcore.runs.store.store import Store
@@ -23,14 +22,13 @@ def test_whatever_a_run_is_marked_with(capsys):
     assert json.loads(said)[0]["note"] == BAD
 
 
-def test_both_streams_are_plain_and_the_lab_writes_its_own_line_again(capsys, monkeypatch):
+def test_both_streams_are_plain_and_the_lab_writes_its_own_line_again(capsys):
     def run(options):
         print(BAD)
         print(BAD, file=sys.stderr)
         sys.stderr.write(f"{ERASE}{BAD}")
         return 0
 
-    monkeypatch.setattr(commands, "list_catalog", run)
     with plain():
         run(None)
     said = capsys.readouterr()

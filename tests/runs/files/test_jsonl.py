@@ -118,8 +118,8 @@ def test_a_file_that_cannot_be_opened(tmp_path, monkeypatch):
     def refuse(path, flags):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(LabError, match="cannot be read \\(Permission denied\\)"):
+    with monkeypatch.context() as refused, pytest.raises(LabError, match="cannot be read \\(Permission denied\\)"):
+        refused.setattr(os, "open", refuse)
         read_text(path)
 
 
