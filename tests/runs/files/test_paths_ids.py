@@ -116,11 +116,11 @@ def neighbours(lab_home, tmp_path, monkeypatch) -> Path:
 
 
 def outside(folder: Path) -> dict[str, bytes]:
-    """The files that must stay: all but the lab's own database and notes, the shipped bases that it unpacks at first use,
-    and new objects of the object store."""
+    """The files that must stay: all but the lab's own database and notes, the shipped bases that it unpacks at first
+    use, and new objects of the object store."""
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    return {name: content for name, content in found.items()
-            if not name.startswith(("lab/lab.db", "lab/.artifacts/", "lab/base/", "shared/")) or name == "shared/rl-lab.json"}
+    own = ("lab/lab.db", "lab/.artifacts/", "lab/base/", "shared/")
+    return {name: content for name, content in found.items() if not name.startswith(own) or name == "shared/rl-lab.json"}
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
