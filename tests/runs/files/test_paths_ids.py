@@ -119,8 +119,8 @@ def outside(folder: Path) -> dict[str, bytes]:
     """The files that must stay: all but the lab's own database and notes, the shipped bases that it unpacks at first
     use, and new objects of the object store."""
     found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    own = ("lab/lab.db", "lab/.artifacts/", "lab/base/", "shared/")
-    return {name: content for name, content in found.items() if not name.startswith(own) or name == "shared/rl-lab.json"}
+    own, kept = ("lab/lab.db", "lab/.artifacts/", "lab/base/", "shared/"), "shared/rl-lab.json"
+    return {name: content for name, content in found.items() if not name.startswith(own) or name == kept}
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
