@@ -65,5 +65,5 @@ def test_a_folder_that_fails_is_one_sentence(folder, monkeypatch):
 
 def test_a_marker_of_something_else_is_refused(folder):
     (folder / object_store.MARKER).write_text("{}")
-    with pytest.raises(LabError, match="not what this lab writes"):
+    with pytest.raises(LabError, match="unknown format"):
         object_store.check()
