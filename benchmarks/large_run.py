@@ -78,7 +78,8 @@ def write_completions(run_id: str, count: int, steps: int) -> set[str]:
 
 def opened(run_id: str) -> dict[str, float]:
     """What the page reads of a run when it is opened, in this process: seconds, and MB that it takes at the most."""
-    from app.training.feed import Feed, payload
+    from app.training.chart_data import payload
+    from app.training.feed import Feed
     store = Store(reads=True)
     before, begun, used = _megabytes(), time.perf_counter(), time.process_time()
     run = store.run(run_id)

@@ -30,7 +30,7 @@ from app.maze import drawing
 from app.sharing import MOST_RUNS
 from app.status import STATES, duration
 from app.theme import DARK, LIGHT, metric_text
-from app.training import clock, equation, feed, files, goal_line, status_line, term_values
+from app.training import chart_data, clock, equation, files, goal_line, status_line, term_values
 from app.training.feed import Feed
 from labcore.analysis.compare.best import BEST, criteria, standing
 from labcore.analysis.compare.budget import EQUAL
@@ -126,7 +126,7 @@ def _description(row: RunRow, of: Feed) -> str:
 def _charts(feeds: dict[str, Feed], named: Mapping[str, RunRow]) -> dict[str, Any]:
     """The payload of the live charts, with all rows and without what only a server can answer."""
     first = next(iter(feeds.values()))
-    data = feed.payload(feeds, full=True, x=next(iter(first.axes())), smooth=0.0, ended=True, named=named)
+    data = chart_data.payload(feeds, full=True, x=next(iter(first.axes())), smooth=0.0, ended=True, named=named)
     for marker in data["markers"]:
         marker |= {"event": None, "beside": False, "text": clean(marker["text"])}  # here all runs are alike
     for run_id, run in data["runs"].items():

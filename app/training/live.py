@@ -17,7 +17,8 @@ from app.lab import active, errors_shown, lab
 from app.marked import worded
 from app.session import SMOOTH, Draft, axis, show_error
 from app.training import clock, doctor_line, forking, ghost, goal_line, own_metrics, pace, second_stage, tabs, view
-from app.training.feed import Feed, payload
+from app.training.chart_data import payload
+from app.training.feed import Feed
 from app.training.knobs import values_of
 from app.training.status_line import line, numbers, to_come
 from labcore.runs.files import called

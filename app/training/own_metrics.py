@@ -12,7 +12,8 @@ from app.lab import active
 from app.link import Param
 from app.session import SMOOTH, axis
 from app.tokens import literal
-from app.training.feed import FEW, HEIGHTS, Feed, payload
+from app.training.chart_data import payload
+from app.training.feed import FEW, HEIGHTS, Feed
 from app.widget_state import widget_state
 from labcore.catalog.metrics import OWN
 from labcore.runs.store.rows import RunRow

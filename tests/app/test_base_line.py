@@ -7,7 +7,8 @@ import pytest
 
 import app.lab
 from app.training.base_line import time_of, waits_for_sft, words
-from app.training.feed import Feed, payload
+from app.training.chart_data import payload
+from app.training.feed import Feed
 from app.training.status_line import line
 from labcore.errors import LabError
 from labcore.runs.files import bases

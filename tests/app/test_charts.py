@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from app.theme import FAMILY, symbol
-from app.training.feed import Feed, headline, panels, payload
+from app.training.chart_data import payload
+from app.training.feed import Feed, headline, panels
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.metrics import METRICS
 from labcore.catalog.panels import FAMILIES, PANELS

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app.tokens import literal
+from app.training.chart_data import payload
 from app.training.doctor_line import details, line, remedy
-from app.training.feed import payload
 from labcore.analysis.doctor import doctor
 from labcore.analysis.doctor.finding import Change, Finding
 from labcore.runs.spec.run_spec import make

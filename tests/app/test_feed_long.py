@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app.training import feed as feeds
-from app.training.feed import Feed, payload
+from app.training.chart_data import payload
+from app.training.feed import Feed
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.rows import Step
 

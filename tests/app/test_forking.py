@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app.training import forking
-from app.training.feed import Feed, branch, payload
+from app.training.chart_data import branch, payload
+from app.training.feed import Feed
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.runs.files import atomic, checkpoints
 from labcore.runs.files import checkpoints as checkpoint

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app.training import ghost
-from app.training.feed import GHOST, Feed, payload
+from app.training.chart_data import GHOST, payload
+from app.training.feed import Feed
 from labcore.runs import fork
 from labcore.runs.files.paths import run_folder
 from labcore.runs.knob_history import KnobHistory, Place

@@ -11,7 +11,8 @@ from app import tokens
 from app.llm import own_tabs
 from app.marked import worded
 from app.training import controls, equation, status_line, uploads
-from app.training.feed import MOST, Feed, panels, payload
+from app.training.chart_data import payload
+from app.training.feed import MOST, Feed, panels
 from app.training.knobs import knobs_of
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.llm.algorithms import ALGORITHMS

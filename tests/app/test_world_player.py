@@ -10,7 +10,8 @@ from gymnasium.envs.toy_text.taxi import MAP
 
 from app.cartpole import picture
 from app.components.world_player import PLAYER, episodes
-from app.training.feed import Feed, payload
+from app.training.chart_data import payload
+from app.training.feed import Feed
 from labcore.catalog.cartpole import TASKS
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.rows import Event, Step

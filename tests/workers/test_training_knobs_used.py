@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from app.compare.lines import marks_of
-from app.training.feed import Feed, payload
+from app.training.chart_data import payload
+from app.training.feed import Feed
 from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import Reader, load
 from labcore.catalog.kinds import KINDS

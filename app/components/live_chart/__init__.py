@@ -16,7 +16,7 @@ CHART = Chart(Path(__file__).parent, *CURVES)
 
 def live_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],
                on_marker: Callable[[str, int], None], on_pace: Callable[[int], None] | None = None) -> None:
-    """Mount the grid. `data` is the result of `app.training.feed.payload`.
+    """Mount the grid. `data` is the result of `app.training.chart_data.payload`.
 
     `on_resync` is called if the browser missed rows. `on_marker` gets the run and the event of a knob's marker that was
     clicked. `on_pace` gets the factor by which a slow browser asks for fewer updates.

@@ -191,7 +191,7 @@ def test_a_knob_of_many_values_looks_no_stronger_than_one_of_few():
         plain.append([factor.between / factor.total for factor in factors])
     few, many = np.mean(shares, 0)
     assert np.mean(plain, 0) == pytest.approx([1 / 63, 15 / 63], abs=0.01)
-    assert few < 0.02 and many < 0.06  # not 0: what is below is cut off
+    assert few < 0.02 and many < 0.06  # above 0, since negative estimates count as 0
 
 
 def test_without_seeds_what_the_knobs_leave_counts_as_noise():
