@@ -2,6 +2,7 @@
 
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
@@ -50,3 +51,11 @@ def test_a_script_from_elsewhere_does_not_run(tab: Page, server: Server) -> None
         document.head.append(script);
     })""")
     assert blocked == "http://127.0.0.1:9/evil.js"
+
+
+def test_the_server_watches_no_file_of_the_code(page: Page, server: Server) -> None:
+    """Streamlit would list the files of all modules again for each page that is opened, while no page gets an answer."""
+    page.goto(f"{server.url}/foundations")
+    page.get_by_role("heading").first.wait_for()
+    told = [each.read_text() for each in Path(f"/proc/{server.process.pid}/fdinfo").glob("*")]
+    assert told and not any("inotify wd:" in each for each in told)
