@@ -17,7 +17,6 @@ from app.training.knobs import knobs_of
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.tasks import TASKS
-from labcore.catalog.panels import PANELS
 from labcore.errors import LabError
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.rows import Event, Step
