@@ -32,6 +32,20 @@ def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
     expect(page.get_by_text("The claim holds, as you predicted")).to_be_visible(timeout=SLOW)
 
 
+def test_no_row_of_cards_has_a_hole_and_all_pictures_have_one_size(page: Page, server: Server) -> None:
+    """Some topics have an odd number of lessons."""
+    page.goto(f"{server.url}/lessons")
+    expect(page.locator(".st-key-lesson_cards .rl-lesson").last).to_be_visible(timeout=SLOW)
+    widths, cards = page.evaluate("""() => {
+        const all = document.querySelector(".st-key-lesson_cards");
+        const columns = [...all.querySelectorAll(".stColumn")].filter((each) =>
+            !each.parentElement.closest(".stColumn"));
+        return [[...all.querySelectorAll(".rl-lesson")].map((each) => each.getBoundingClientRect().width),
+          columns.map((each) => each.querySelectorAll(".rl-lesson").length)]; }""")
+    assert len(cards) == len(widths) > 10 and {*cards} == {1}
+    assert max(widths) - min(widths) < 8
+
+
 def test_a_curve_is_drawn_by_pointer_and_by_keys_on_a_page_that_does_not_scroll_sideways(page: Page,
                                                                                          server: Server) -> None:
     fits(page, f"{server.url}/lessons?lesson=entropy", ".rl-draw-curve svg")
