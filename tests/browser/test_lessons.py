@@ -76,3 +76,17 @@ def test_a_chart_of_small_shares_ends_just_above_the_largest(page: Page) -> None
           axis("rate", [0, 0.09])].map(({{ range }}) => range); }}""")
     assert ranges[0][0] < 0 < 9 < ranges[0][1] < 10  # percent
     assert ranges[1] == ranges[2] and 0 < ranges[1][1] < 3 and ranges[3][1] >= 1
+
+
+def test_a_completion_s_bar_begins_at_its_baseline_or_at_0(page: Page) -> None:
+    """Left and width, in percent. Without a baseline a reward that all completions have still has a bar."""
+    source = (ROOT / "app" / "components" / "microscope" / "microscope.js").read_text("utf-8")
+    own = "function barOf" + source.split("function barOf")[1].split("\n}\n")[0] + "\n}"
+    made = source.split("function made")[1].split("\n}\n")[0]
+    bars = page.evaluate(f"""() => {{ function made{made}
+        }}
+        const format = String; {own}
+        const bar = (earned, baseline, range) => {{ const {{ style }} = barOf({{ earned, baseline }}, range).firstChild;
+          return [parseFloat(style.left), parseFloat(style.width)]; }};
+        return [bar(1, null, [1, 1]), bar(0, null, [0, 1]), bar(-1, null, [-1, 1]), bar(1, 0.5, [0, 1])]; }}""")
+    assert bars == [[0, 100], [0, 0], [0, 50], [50, 50]]
