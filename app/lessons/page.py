@@ -97,8 +97,11 @@ def _first_hour(lessons: Sequence[Lesson], attempts: Attempts) -> None:
 
 
 def _cards(lessons: Sequence[Lesson], attempts: Attempts) -> None:
+    """The cards of a topic, two in a row; the last one of an odd number has the row for itself, so that no row has a
+    hole."""
     for start in range(0, len(lessons), COLUMNS):
-        for column, lesson in zip(st.columns(COLUMNS), lessons[start:start + COLUMNS], strict=False):
+        row = lessons[start:start + COLUMNS]
+        for column, lesson in zip(st.columns(len(row)), row, strict=True):
             with column.container(border=True, height="stretch", gap="xsmall"):
                 _card(lesson, attempts.get(lesson.name, ()))
 

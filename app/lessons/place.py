@@ -36,6 +36,8 @@ CSS = """<style>
 .st-key-lesson_cards [data-testid=stCaptionContainer] p{font-size:14px;line-height:1.4}
 .st-key-lesson_cards .stHorizontalBlock .stHorizontalBlock{flex-wrap:nowrap}
 .st-key-lesson_cards .stHorizontalBlock .stHorizontalBlock>.stColumn{min-width:0}
+/* the picture of a card that has the row for itself is as wide as those of the others */
+@media (min-width:641px){.st-key-lesson_cards .stColumn:only-child .stColumn:first-child{flex:0 0 17.6%}}
 .rl-lesson i{display:inline-block;width:14px;height:3px;border-radius:2px;margin-right:6px;vertical-align:4px}
 .st-key-lesson_head h2{padding-top:0}
 .st-key-lesson_text textarea{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}

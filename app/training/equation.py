@@ -21,6 +21,7 @@ from app.training.feed import Feed
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.knob import Value
+from labcore.catalog.mix.equation import equation
 from labcore.catalog.mix.nearest import parts
 from labcore.catalog.mix.row import can_be_mixed, idle
 from labcore.catalog.mix.summary import summarise
@@ -29,6 +30,7 @@ from labcore.runs.store.rows import RunRow
 
 CODE = Path(labcore.__file__).resolve().parents[1]
 MATHS = CODE / "labcore" / "maths"
+OF_SFT = ("sft_loss", "answers", "on_policy_share")  # the knobs that change the equation of SFT
 MODULES = {family.key: family.module for family in FAMILIES}
 
 
@@ -82,22 +84,24 @@ def _source(name: str, title: str = "") -> Source:
     return Source(title or function, f"{module.replace('.', '/')}.py", line, text)
 
 
-def written(spec: RunSpec) -> Algorithm:
+def written(spec: RunSpec, knobs: Mapping[str, Value] | None = None) -> Algorithm:
     """The run's row with the equation of its choices, where these are not the named algorithm's; of a mix without the
-    knobs of choices that it did not take."""
-    row = spec.row
+    knobs of choices that it did not take. `knobs` are those of a step, which may differ from the spec's."""
+    row, values = spec.row, {**spec.knobs, **(knobs or {})}
     if spec.mix:
         return replace(row, knobs=tuple(knob for knob in row.knobs if not idle(row.key, knob.key, spec.knobs)))
-    if not can_be_mixed(row) or not parts(row, spec.knobs, spec.task_row):
+    if row.loop == "sft" and any(values.get(knob.key) != knob.default for knob in row.knobs if knob.key in OF_SFT):
+        return replace(row, latex=equation("sft", values))
+    if not can_be_mixed(row) or not parts(row, values, spec.task_row):
         return row
-    return replace(row, latex=summarise(row.key, spec.knobs, spec.task_row).latex)
+    return replace(row, latex=summarise(row.key, values, spec.task_row).latex)
 
 
 def show(run: RunRow, feed: Feed, step: int) -> None:
     """The equation with its numbers at a step, and its code."""
-    row = written(run.spec)
     step = min(step, feed.last_step)  # none yet where the page shows the base that is made first
     values = feed.knobs(step if step < feed.last_step else None)
+    row = written(run.spec, values)
     samples = files.newest(run.id, "samples", step)
     with st.container(key=BOX):
         with st.container(key=WRITTEN):

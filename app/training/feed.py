@@ -30,7 +30,7 @@ COUNTED = frozenset({"updates", "num_tokens", "memory"})  # metrics that are axe
 FEW = 12  # charts of the trainer's own metrics that are shown among the others
 HEIGHTS = 230, 150  # of a large and of a small chart, in pixels
 GOLD = "reward/gold"  # logged where the reward is that of a proxy
-OF_REWARD = ("reward", "reward_std", "exact/reward")  # in the unit of the reward
+SHARES = ("reward", "exact/reward")  # shares of completions, if the reward of right ones is 1 and of others 0
 REPEATS = ("exact_match", "reward/shaped", "reward/verifier")  # what may be the reward under another name
 
 
@@ -181,7 +181,7 @@ def charts(spec: RunSpec, feeds: Iterable[Feed]) -> list[str]:
         return list(feeds[0].chosen)
     logged = set().union(*(feed.logged for feed in feeds))
     shown = with_switched(spec.row.charts(spec.task_row), spec.knobs, logged)
-    twice = "reward" in shown and not any("exact_match" in feed.own for feed in feeds)
+    twice = "reward" in shown and not any("exact_match" in feed.own for feed in feeds) and not _beside(feeds)
     alone = spec.knobs.get("group_size") == 1
     found = [key for key in shown if not (twice and key == "exact_match")
              and not (alone and PANELS[key].groups and logged.isdisjoint(PANELS[key].metrics))]
@@ -235,10 +235,22 @@ def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
         return exact
     if metric.key == "reward" and any(GOLD in feed.logged for feed in feeds):
         return replace(metric, label="Proxy reward", short="proxy")
-    if metric.key not in OF_REWARD or any("exact_match" not in feed.logged - feed.own for feed in feeds):
+    if metric.key not in SHARES or not _is_share(feeds):
         return metric
     beside = metric.key == "reward" and any("held_out/accuracy" in feed.logged for feed in feeds)
     return replace(share_of(exact, metric), short="training" if beside else metric.short)
+
+
+def _is_share(feeds: Collection[Feed]) -> bool:
+    """True if the chart of the reward shows the share of right completions: the rewards are that share, and there is
+    no reward of another kind to draw beside them."""
+    return all("exact_match" in feed.logged - feed.own for feed in feeds) and not _beside(feeds)
+
+
+def _beside(feeds: Iterable[Feed]) -> set[str]:
+    """The metrics in the unit of the reward that these runs have beside the reward itself."""
+    lines = {*PANELS["reward"].metrics} - {*SHARES, "reward_std"}
+    return {key for feed in feeds for key in lines & feed.logged - ({*REPEATS} - feed.own)}
 
 
 def _check(feeds: Iterable[Feed]) -> str:
@@ -258,19 +270,19 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
     there = logged - ({*REPEATS} - own - {"exact_match"})
     begun = any(feed.steps for feed in feeds)
     keys = charts(spec, feeds)
-    drawn = {key: [name for name in (*PANELS[key].lines(logged), *_held_out(key, keys)) if name in there]
+    drawn = {key: [name for name in (*PANELS[key].lines(logged), *_held_out(key, _is_share(feeds))) if name in there]
              for key in keys}
     shown = [(PANELS[key], names or _of_kind(PANELS[key], spec.kind)) for key, names in drawn.items()
              if names or not ((ended or spec.kind_row.elsewhere) and begun)]
-    return [_panel(panel, _in_one_unit([_named(METRICS[name], feeds) for name in names], begun), place < LARGE)
+    return [_panel(panel, _in_one_unit([_named(METRICS[name], feeds) for name in names]), place < LARGE)
             | {"called": _called(names, feeds[0])} for place, (panel, names) in enumerate(shown)]
 
 
-def _in_one_unit(metrics: list[Metric], begun: bool) -> list[Metric]:
-    """The metrics of a chart; of a run that has `begun`, shares beside other numbers are not in percent."""
-    if not begun or all(metric.share for metric in metrics):
-        return metrics
-    return [replace(metric, scale="linear") if metric.share else metric for metric in metrics]
+def _in_one_unit(metrics: list[Metric]) -> list[Metric]:
+    """The metrics of a chart. If the reward is a share of completions, its standard deviation says no more than this
+    share, and is none: it is left out."""
+    of_reward = metrics[0].key == "reward" and metrics[0].share
+    return [metric for metric in metrics if metric.share] if of_reward else metrics
 
 
 def _called(names: Iterable[str], feed: Feed) -> str:
@@ -282,10 +294,9 @@ def _called(names: Iterable[str], feed: Feed) -> str:
     return f"{tool}: {', '.join(known)}" if known else f"only in {tool}"
 
 
-def _held_out(key: str, shown: list[str]) -> tuple[str, ...]:
+def _held_out(key: str, is_share: bool) -> tuple[str, ...]:
     """The metrics of held-out rows in a chart: in that of a reward which is the share of right completions, theirs."""
-    share = key == "reward" and "exact_match" not in shown
-    return PANELS["exact_match" if share else key].held_out
+    return PANELS["exact_match" if is_share and key == "reward" else key].held_out
 
 
 def _of_kind(panel: Panel, kind: str) -> list[str]:
@@ -299,14 +310,7 @@ def _panel(panel: Panel, metrics: list[Metric], large: bool) -> dict[str, Any]:
     return {"key": panel.key, "title": first.label if panel.key in ("reward", "exact_match") else panel.title,
             "symbol": "" if peers else symbol(first.symbol), "unit": first.page_unit, "large": large,
             "height": HEIGHTS[not large], "help": f"{first.label}: {about}" if peers else about, "peers": peers,
-            "scale": "small rate" if panel.small else _scale(metrics), "colour": FAMILY[panel.family],
+            "scale": "small rate" if panel.small else first.scale, "colour": FAMILY[panel.family],
             "dots": first.key == DOTTED,
             "metrics": [{"key": metric.key, "label": metric.label, "short": metric.line, "unit": metric.page_unit,
                          "digits": metric.digits, "share": metric.share} for metric in metrics]}
-
-
-def _scale(metrics: list[Metric]) -> str:
-    """The vertical axis of some metrics: that of the first, but from 0 to 1 only where all of them are rates."""
-    if all(metric.scale == "rate" for metric in metrics):
-        return "rate"
-    return "linear" if metrics[0].scale == "rate" else metrics[0].scale

@@ -60,8 +60,11 @@ QUANTITIES = (
         r"\log\pi_\theta(y_{i,t})", r"\log\pi_\theta(a_t\mid s_t)", r"\log\pi_\theta(a\mid s)"),
         about=("mean_token_accuracy", "entropy", "entropy/action"), view="logprobs", ranges=True),
     Term("teacher", "Log-ratio of teacher to policy", "log π_T/π_{old}", (
-        r"\log\tfrac{\pi_T(y_{i,s})}{\pi_{old}(y_{i,s})}",), own=("teacher/reverse_kl",),
+        r"\log\tfrac{\pi_T(y_{i,s})}{\pi_{old}(y_{i,s})}", r"\log\tfrac{\pi_T(y_s)}{\pi_{old}(y_s)}",
+        r"\log\frac{\pi_T(y_s)}{\pi_{old}(y_s)}"), own=("teacher/reverse_kl",),
         about=("teacher/agreement",), view="teacher", ranges=True),
+    Term("teacher_kl", "KL to the teacher", "KL_t(π_θ‖π_T)", (r"KL_t(\pi_\theta\,\|\,\pi_T)",),
+         own=("teacher/reverse_kl",), about=("teacher/agreement",)),
     Term("chosen", "Log-ratio of the chosen answer", "log π_θ/π_{ref}(y_w)", (
         r"\log\tfrac{\pi_\theta(y_w)}{\pi_{ref}(y_w)}",), about=("logps/chosen", "rewards/chosen")),
     Term("rejected", "Log-ratio of the rejected answer", "log π_θ/π_{ref}(y_l)", (

@@ -18,11 +18,12 @@ _ALL = (
            short="mean", now="earns {}"),
     Metric("reward/shaped", "Reward after shaping", "reward", "Mean reward after shaping, by which completions are "
            "compared.", r"\bar R'", better="higher", short="shaped"),
-    Metric("unscored/reward", "Not scored", "share", "Share of completions without a reward: no function of your own "
-           "scored them, or the judge gave no number. They take no part in the updates.", scale="rate",
-           better="lower", short="reward"),
+    Metric("unscored/reward", "Not scored", "share of completions", "Share of completions without a reward: no "
+           "function of your own scored them, or the judge gave no number. They take no part in the "
+           "updates.", scale="rate", better="lower", short="reward"),
     Metric("frac_reward_unscored", "Prompts without a reward", "share of prompts", "Share of prompts none of whose "
-           "completions has a reward. They teach nothing.", scale="rate", better="lower", short="whole prompts"),
+           "completions has a reward. They teach nothing.", scale="rate", better="lower", short="whole prompts",
+           chart="clip"),
     Metric("reward/correct", "Reward: correct", "reward", "Unweighted mean of the reward's part correct; in "
            "correct_and_format this is the verifier's reward.",
            r"\bar r_{correct}", "Rises.", better="higher", short="correct"),
@@ -38,13 +39,14 @@ _ALL = (
     Metric("reward/spread", "Spread of the reward models", "reward", "Mean standard deviation of a completion's scores "
            "among the reward models of an ensemble.", r"\bar s_k", "Small. Where it grows, the policy has left the "
            "texts that they were trained on.", short="spread"),
-    Metric("reward/step_score", "Score of the steps", "share", "Mean score of the steps of completions: the "
-           "probability, by the process reward model, that a step is right.", r"\bar s",
+    Metric("reward/step_score", "Score of the steps", "share of steps", "Mean score of the steps of completions: the "
+           "probability, by the process reward model, that a step is right. So it is the share of right steps that the "
+           "model expects.", r"\bar s",
            "Rises with the right steps. If it rises alone, the policy exploits the process reward model.",
-           better="higher", short="score"),
+           scale="rate", better="higher", short="score"),
     Metric("reward/steps_right", "Right steps", "share of steps", "Share of steps after which the completion can still "
            "become right, by the task's verifier, which gives no reward here.", healthy="Rises with the score of the "
-           "steps.", better="higher", short="verifier"),
+           "steps.", scale="rate", better="higher", short="verifier"),
     Metric("reward/steps", "Reward of the steps", "reward", "Mean sum of the rewards of single tokens, on top of the "
            "reward.", better="higher", short="steps"),
     Metric("exact/reward", "Reward, exact", "reward", "E[R] under the policy that wrote the step's batch, over every "
@@ -66,8 +68,9 @@ _ALL = (
            "held-out prompts that the verifier accepts, at the sampling temperature, after the step; at step 1: before "
            "training.", healthy="Rises with the accepted completions of the training prompts. If only they rise, the "
            "policy memorises the training prompts.", scale="rate", better="higher", short="held out, sampled"),
-    Metric("held_out/greedy", "Held-out accuracy, greedy", "share of prompts", "Share of held-out prompts whose greedy "
-           "completion the verifier accepts, after the step; at step 1: before training.", healthy="Rises.",
+    Metric("held_out/greedy", "Held-out accuracy, greedy", "share of completions", "Share of the greedy completions of "
+           "held-out prompts, one of each, that the verifier accepts, after the step; at step 1: before "
+           "training.", healthy="Rises.",
            scale="rate", better="higher", short="held out, greedy"),
     *(Metric(f"held_out/pass@{k}", f"Held-out pass@{k}", "share of prompts", "Share of held-out prompts for which the "
              f"verifier accepts at least one of {k} completions. Unbiased estimate: 1 − C(n − c, {k}) / C(n, {k}), c "
@@ -113,7 +116,7 @@ _ALL = (
            "sampled at least once.", scale="rate", short="tried"),
     Metric("pool/pass_rate", "Pool: mean pass rate", "share of completions", "Mean of the known pass rates of the "
            "pool's prompts. A prompt that was not sampled lately has an old pass rate.", healthy="Rises.", scale="rate",
-           better="higher", short="pass rate"),
+           better="higher", short="pass rate", chart="reward"),
     Metric("kl", "KL to the reference", "nats/token", "k3 estimate of KL(policy ‖ reference), mean over the batch's "
            "tokens. Logged at β = 0 too.", r"\widehat{KL}_{k3}", "Grows slowly. A sudden jump: the policy has left "
            "the reference; raise β or lower the learning rate.", scale="symlog", better="lower", short="k3"),
@@ -274,15 +277,16 @@ _ALL = (
            "with a score below ½ is the first wrong step. An answer without a wrong step counts if no step scores "
            "below ½.",
            healthy="Rises.", scale="rate", better="higher"),
-    Metric("eval_step_score", "Mean score of the steps", "share", "Mean score of the held-out steps.",
-           r"\bar s", "Near the share of right steps.", short="score"),
+    Metric("eval_step_score", "Mean score of the steps", "share of steps", "Mean score of the held-out steps: the "
+           "share of right steps that the model expects.", r"\bar s", "Near the share of right steps.", scale="rate",
+           short="score"),
     Metric("eval_step_right", "Right steps", "share of steps", "Share of held-out steps that are labelled right.",
            scale="rate", short="labelled right"),
     Metric("eval_label_accuracy", "Accuracy of the labels", "share of steps", "Share of held-out steps whose label "
            "from rollouts agrees with the task's verifier of steps.", scale="rate", better="higher", short="labels",
            chart="reward"),
-    Metric("best_of_n/sampled", "Right answers", "share of answers", "Share of the held-out answers that are right: "
-           "the result of choosing an answer at random.", scale="rate", better="higher", short="at random"),
+    Metric("best_of_n/sampled", "Right answers", "share of prompts", "Share of held-out prompts whose answer is right "
+           "if it is chosen at random: the share of right answers.", scale="rate", better="higher", short="at random"),
     *(Metric(f"best_of_n/{name}", f"Best of n, {words}", "share of prompts", "Share of held-out prompts whose answer "
              f"with the highest {words} is right.", healthy="Above the share of right answers.", scale="rate",
              better="higher", short=words)
@@ -344,8 +348,8 @@ class _Metrics(Mapping[str, Metric]):
                           better="higher", short=part)
         silent = key.removeprefix(_UNSCORED)
         if key not in self._declared and silent != key and silent:
-            return Metric(key, f"Not scored: {silent}", "share", f"Share of completions that the part {silent!r} of "
-                          "the reward did not score.", scale="rate", better="lower", short=silent)
+            return Metric(key, f"Not scored: {silent}", "share of completions", "Share of completions that the part "
+                          f"{silent!r} of the reward did not score.", scale="rate", better="lower", short=silent)
         if key.startswith(OWN) and (name := key.removeprefix(OWN)):
             return Metric(key, name, "", "A metric of the trainer, under its own name.",
                           short=name)

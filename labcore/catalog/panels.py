@@ -19,8 +19,8 @@ FAMILIES: tuple[ChartFamily, ...] = get_args(ChartFamily)
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart: the metrics drawn on it, in order. The first one gives the headline number, unless the metrics are
-    `peers`: then the chart has no headline number.
+    """One chart: the metrics drawn on it, in order, all in the unit of the first, which its axis names. The first one
+    gives the headline number, unless the metrics are `peers`: then the chart has no headline number.
 
     `family` says what its metrics are about: charts of one family share a hue. `small`: shares that are usually near
     zero, so that their axis ends soon after the largest instead of at 1. `groups`: it is about completions of one
@@ -58,7 +58,7 @@ _PANELS = (
         "frac_reward_zero_std", "groups/solve_none_frac", "groups/solve_all_frac"), "clip", groups=True),
     Panel("win_rate", "Win rate against the opponent", ("win_rate",), "reward"),
     Panel("levels", "Reward by level", tuple(f"reward_at_level/{level}" for level in range(21)), "reward", peers=True),
-    Panel("pool", "Prompt pool", ("pool/drawn_frac", "pool/tried_frac", "pool/pass_rate"), "clip", peers=True),
+    Panel("pool", "Prompt pool", ("pool/drawn_frac", "pool/tried_frac"), "clip", peers=True),
     Panel("kl", "KL to the reference", ("kl", "kl/k1", "kl/k2", "exact/kl"), "divergence"),
     Panel("teacher_kl", "KL to the teacher", ("teacher/reverse_kl", "teacher/forward_kl"), "divergence"),
     Panel("teacher_agreement", "Agreement with the teacher", ("teacher/agreement",), "reward"),
@@ -74,10 +74,10 @@ _PANELS = (
     Panel("sample_age", "Age of the batch", ("sample_age/mean", "sample_age/max"), "system"),
     *(Panel(f"surrogate_{member.key}", "Surrogates", (
         *(metric.key for metric in member.logs), *(("surrogate/cpi", "surrogate/kl_penalised") if all(
-            metric.unit.startswith("advantage") for metric in member.logs) else ())), "gradient")
+            metric.unit == METRICS["surrogate/cpi"].unit for metric in member.logs) else ())), "gradient")
       for member in SURROGATE if member.needs_ratio),
     Panel("parts", "Named rewards", ("reward/correct", "reward/format"), "reward", prefix="reward/", peers=True),
-    Panel("unscored", "Not scored", ("unscored/reward", "frac_reward_unscored"), "clip", small=True,
+    Panel("unscored", "Not scored", ("unscored/reward",), "clip", small=True,
           prefix="unscored/"),
     Panel("step_scores", "Score of the steps", ("reward/step_score", "reward/steps_right"), "reward"),
     Panel("selection", "Selection", ("selection/kept_frac",), "clip"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from labcore.catalog.algorithm import Algorithm
@@ -18,6 +18,17 @@ from labcore.cli import models
 from labcore.errors import LabError, quoted
 
 Tables = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The model of problems that can be enumerated, beside those with a size."""
+
+    key: str = "table"
+    label: str = "a softmax table: a logit for each prefix"
+
+
+TABLE = _Table()
 
 
 def add(sub: argparse.ArgumentParser) -> None:
@@ -48,7 +59,7 @@ def _tables(row: Kind, names: list[str]) -> Tables:
         LabError: no table has one of the names.
     """
     tables: Tables = {"algorithms": row.algorithms, "tasks": row.tasks,
-                      "models": {key: MODELS[key] for key in row.models if key in MODELS},
+                      "models": {key: MODELS.get(key, TABLE) for key in row.models} if len(row.models) > 1 else {},
                       "presets": {each.key: each for each in of_kind(row.key)}}
     known = [key for table in tables.values() for key in table]
     for name in names:
@@ -78,11 +89,9 @@ def _overview(row: Kind, found: Tables) -> None:
         print("or any Gymnasium environment, with a few or continuous actions: --env ID --env-arg NAME=VALUE")
     if found["models"]:
         print("\nModels")
-        sizes = found["models"]
-        _lines({key: sizes[key].label if key in sizes else "a softmax table: a logit for each prefix"
-                for key in row.models})
-        print("or a Hugging Face folder, a hub id (python -m labcore models lists some), or an earlier run: RUN or "
-              "RUN@STEP")
+        _lines({key: each.label for key, each in found["models"].items()})
+        hub = "a Hugging Face folder, a hub id (python -m labcore models lists some), or " if row.pretrained else ""
+        print(f"or {hub}an earlier run: RUN or RUN@STEP")
     if found["presets"]:
         print("\nPresets (run --preset PRESET; list PRESET prints what to look at)")
         _lines({key: each.change for key, each in found["presets"].items()})

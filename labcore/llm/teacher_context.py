@@ -35,6 +35,11 @@ class Context(NamedTuple):
     template: str = CONTEXT_TEMPLATE.key
 
 
+def _or_nothing(text: str) -> str:
+    """The text as it is; "" for a blank one."""
+    return text if text.strip() else ""
+
+
 def nothing(problems: Sequence[Problem]) -> list[Context]:
     """No context: the teacher reads the prompt alone."""
     return [Context("")] * len(problems)
@@ -42,7 +47,7 @@ def nothing(problems: Sequence[Problem]) -> list[Context]:
 
 def demonstration(problems: Sequence[Problem]) -> list[Context]:
     """The task's answer to each problem; no context if it has none. As in TRL's SDFTTrainer."""
-    return [Context(privileged(problem).strip()) for problem in problems]
+    return [Context(_or_nothing(privileged(problem))) for problem in problems]
 
 
 def success(problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[bool], group_size: int) -> list[Context]:
@@ -57,15 +62,16 @@ def success(problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[b
 
 
 def feedback(task: TextTask, problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[bool]) -> list[Context]:
-    """The task's feedback on each wrong completion (`tasks.task.feedback_on`); no context for a right one. As in TRL's
-    SDPOTrainer with `include_environment_feedback` and without `use_successful_as_teacher`."""
-    return [Context("" if right else feedback_on(task, problem, text).strip(), FEEDBACK_TEMPLATE.key)
+    """The feedback on each completion (`tasks.task.feedback_on`): the row's own column for every completion, as in
+    TRL's SDPOTrainer with `include_environment_feedback` and without `use_successful_as_teacher`; the task's own
+    feedback for the wrong ones only."""
+    return [Context(_or_nothing(feedback_on(task, problem, text, right)), FEEDBACK_TEMPLATE.key)
             for problem, text, right in zip(problems, texts, exact, strict=True)]
 
 
 def success_or_feedback(task: TextTask, problems: Sequence[Problem], texts: Sequence[str], exact: Sequence[bool],
                         group_size: int) -> list[Context]:
-    """Another, right completion of the group if there is one, otherwise feedback on a wrong completion. As in TRL's
+    """Another, right completion of the group if there is one, otherwise feedback on the completion. As in TRL's
     SDPOTrainer with `environment_feedback_only_without_solution`."""
     return [of_group if of_group.text else said for of_group, said in zip(
         success(problems, texts, exact, group_size), feedback(task, problems, texts, exact), strict=True)]

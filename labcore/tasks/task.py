@@ -200,12 +200,13 @@ def privileged(problem: Problem) -> str:
     return str(problem.columns.get(PRIVILEGED) or problem.answer)
 
 
-def feedback_on(task: object, problem: Problem, completion: str) -> str:
-    """The feedback on a wrong completion: the row's own column, otherwise the task's feedback, otherwise the right
-    answer; "" if there is none."""
-    if isinstance(task, FeedbackTask) and not problem.columns.get(PRIVILEGED):
-        return task.feedback(problem, completion)
-    return privileged(problem)
+def feedback_on(task: object, problem: Problem, completion: str, right: bool) -> str:
+    """The feedback on a completion: the row's own column, otherwise, if the completion is wrong, the task's feedback or
+    the right answer; "" if there is none."""
+    given = str(problem.columns.get(PRIVILEGED) or "")
+    if given or right:
+        return given
+    return task.feedback(problem, completion) if isinstance(task, FeedbackTask) else problem.answer
 
 
 def has_singles(task: object) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
@@ -82,16 +83,34 @@ def test_a_reward_that_is_the_exact_match_is_shown_once_and_says_so():
 
 
 def test_the_unit_of_a_chart_its_number_and_its_axis_are_of_one_kind():
-    same = {"reward": 0.5, "exact_match": 0.5}
-    for found, scale, unit in (
-            (feed(same, same), "rate", "% of completions"), (feed(same, {**same, "reward/steps": 3.0}), "linear",
-                                                             "share of completions")):
+    same = {"reward": 0.5, "exact_match": 0.5, "reward_std": 0.5}
+    for found, scale, unit, lines in (
+            (feed(same, same), "rate", "% of completions", ["reward"]),
+            (feed(same, {**same, "reward/steps": 3.0}), "linear", "reward", ["reward", "reward_std", "reward/steps"])):
         panel = drawn(found)["reward"]
         assert (panel["scale"], panel["unit"]) == (scale, unit)
-        assert [metric["share"] for metric in panel["metrics"]] == [scale == "rate"] * len(panel["metrics"])
+        assert [metric["key"] for metric in panel["metrics"]] == lines
+        assert ("exact_match" in drawn(found)) == (scale == "linear")
     exact = Feed(make(kind="exact", algorithm_key="grpo", task_key="one_winner", steps=10))
     exact.take([Step(1, 10, 0, 1.0, {**same, "reward_std": 0.5, "exact/reward": 0.4})], [])
     assert drawn(exact)["reward"]["scale"] == "rate", "the exact mean of a share is a share"
+
+
+REWARDS = ("reward/gold", "reward/shaped", "reward/verifier", "reward/steps", "exact/reward", "reward/mine")
+
+
+@pytest.mark.parametrize("exact", [{}, {"exact_match": 0.5}, {"exact_match": 0.25}])
+@pytest.mark.parametrize("value", [0.5, 0.75])
+@pytest.mark.parametrize("count", range(len(REWARDS) + 1))
+def test_every_line_of_a_chart_has_the_unit_of_its_axis_whatever_a_run_logs(count, value, exact):
+    """Over the rewards that a run may log beside its reward, each with the reward's value or with another."""
+    for others in combinations(REWARDS, count):
+        found = feed({"reward": 0.5, "reward_std": 0.5, **exact, **HELD_OUT, **dict.fromkeys(others, value)})
+        shown = drawn(found)
+        assert {*shown} >= {"reward", "length", "pass_at_k"}
+        assert not [(key, metric["key"]) for key, panel in shown.items() for metric in panel["metrics"]
+                    if metric["unit"] != panel["unit"]]
+        assert exact == {} or "held_out/accuracy" in str(shown["exact_match" if "exact_match" in shown else "reward"])
 
 
 HELD_OUT = {"held_out/accuracy": 0.4, "held_out/greedy": 0.45, "held_out/reward": 0.4, "held_out/mean_length": 5.0,

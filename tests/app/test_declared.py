@@ -1,6 +1,7 @@
 """Every member of every family says what the lab needs of it: its arithmetic is that of its function, and what it
 leaves out is said in words, wherever a run with it is shown."""
 
+import math
 import random
 from dataclasses import fields, replace
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from app.llm.microscope import credit, words
-from app.llm.microscope.lines import Line
+from app.llm.microscope.lines import Line, plain
 from app.surrogate.place import KNOBS, Place
 from app.training import terms
 from labcore.catalog import choices, inactive
@@ -90,6 +91,15 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
         for completion in group["completions"]:
             line, = credit.lines(group, completion, 0, {"advantage": choice.key})
             assert line.worked or line.formula == "1", (rewards, line)
+
+
+@pytest.mark.parametrize("opponent", [0.0, 1.0])
+def test_the_opponent_s_reward_has_no_digits_of_rounding(opponent):
+    """Samples have advantages with few digits, of which the opponent's reward is computed."""
+    won = round(1 / (1 + math.exp(opponent - 1.0)) - 0.5, 6)
+    completion = {"reward": 1.0, "advantages": [won]}
+    line, = credit.lines({"completions": [completion]}, completion, 0, {"advantage": "win_probability"})
+    assert f"exp({plain(opponent)} − 1.0000)" in line.worked, line
 
 
 @pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.level == "sequence"],

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from app import tokens
-from app.training import term_values, terms
+from app.training import equation, term_values, terms
 from app.training.feed import Feed
 from labcore.catalog.kinds import KINDS
 from labcore.runs.spec.run_spec import make
@@ -175,3 +175,23 @@ def test_the_page_shows_the_step_of_its_link(page, lab):
         return next(each["now"] for each in data["terms"] if each["key"] == "knob_beta")
 
     assert [beta("2"), beta("4")] == ["0.04 reward/nat", "0.2 reward/nat"]
+
+
+@pytest.mark.parametrize("algorithm, knobs, there", [
+    ("opd", {}, False), ("opd", {"single_step": True}, True),
+    ("sdft", {}, True), ("sdft", {"single_step": False}, False),
+    ("gkd", {}, True), ("gkd", {"sft_loss": "nll"}, False)])
+def test_the_kl_to_the_teacher_is_written_where_it_is_in_the_loss(page, lab, algorithm, knobs, there):
+    """In the microscope and in the tab Equation alike, and with its chart where the row has one."""
+    run_id = seed(lab.store, "finished", algorithm=algorithm, knobs=knobs)
+    for tab in ("Microscope", "Equation"):
+        latex, = (each.value for each in page("llm", run=run_id, tab=tab).latex if "textcolor" in each.value)
+        assert ("KL" in unwrapped(latex)) == there, tab
+    keys = [term.key for term in terms.of(equation.written(lab.store.run(run_id).spec))]
+    assert ("teacher_kl" in keys) == (there and algorithm != "gkd"), "GKD's KL has letters of its own"
+
+
+def test_a_knob_that_was_turned_on_stands_in_the_equation_from_then_on():
+    spec = make(algorithm_key="opd", task_key="sort")
+    assert "KL_t" in equation.written(spec, {"single_step": True}).latex
+    assert equation.written(spec, {}).latex == equation.written(spec).latex == spec.row.latex

@@ -89,20 +89,21 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
     assert page.evaluate(NUMBERS) == newest and page.evaluate(CURSORS) == [None] * 3
 
     names = page.evaluate(NAMES)
-    assert [sorted(word for _, _, word in chart) for chart in names] == [["mean", "std"], ["k1", "k2", "k3"], []]
+    assert [sorted(word for _, _, word in chart) for chart in names] == [[], ["k1", "k2", "k3"], []]
     for chart in names:
         assert all(above[1] <= below[0] + 1 for above, below in itertools.pairwise(chart))
-    flags = page.locator(".rl-live-chart figure").first.locator(".annotation-text-g")
-    expect(flags).to_have_text(["3 changes", "β 0.3 → 0.4"])
+    flags = page.locator(".rl-live-chart figure").nth(1).locator(".annotation-text-g")  # with names beside its lines
+    expect(flags).to_have_text(["3 changes", "β 0.3 → 0.4", re.compile("^▲")])
     assert page.evaluate(LOWEST) <= page.locator(".rl-scrubber").bounding_box()["y"], "no bar covers an axis"
     flags.first.hover()
     for words in ("from step 5: β 0.04 → 0.1", "from step 7: β 0.2 → 0.3"):
         expect(page.locator(".hoverlayer").get_by_text(words).first).to_be_visible(timeout=SLOW)
 
-    page.locator(".rl-line-names button", has_text="std").click()
-    expect(page.locator(".rl-line-names button", has_text="std")).to_have_class("rl-off")
-    assert page.evaluate("() => document.querySelector('.rl-plot').data.filter(line => line.name === 'Reward std')"
-                         ".every(line => line.visible === false)")
+    page.locator(".rl-line-names button", has_text="k2").click()
+    expect(page.locator(".rl-line-names button", has_text="k2")).to_have_class("rl-off")
+    shown = page.evaluate("() => document.querySelectorAll('.rl-plot')[1].data.filter(line => line.name === 'KL, k2')"
+                          ".map(line => line.visible)")
+    assert shown and not any(shown)
 
 
 def test_a_knobs_change_is_named_among_verdicts_and_a_click_asks_what_if(

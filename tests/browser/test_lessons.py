@@ -32,6 +32,20 @@ def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
     expect(page.get_by_text("The claim holds, as you predicted")).to_be_visible(timeout=SLOW)
 
 
+def test_no_row_of_cards_has_a_hole_and_all_pictures_have_one_size(page: Page, server: Server) -> None:
+    """Some topics have an odd number of lessons."""
+    page.goto(f"{server.url}/lessons")
+    expect(page.locator(".st-key-lesson_cards .rl-lesson").last).to_be_visible(timeout=SLOW)
+    widths, cards = page.evaluate("""() => {
+        const all = document.querySelector(".st-key-lesson_cards");
+        const columns = [...all.querySelectorAll(".stColumn")].filter((each) =>
+            !each.parentElement.closest(".stColumn"));
+        return [[...all.querySelectorAll(".rl-lesson")].map((each) => each.getBoundingClientRect().width),
+          columns.map((each) => each.querySelectorAll(".rl-lesson").length)]; }""")
+    assert len(cards) == len(widths) > 10 and {*cards} == {1}
+    assert max(widths) - min(widths) < 8
+
+
 def test_a_curve_is_drawn_by_pointer_and_by_keys_on_a_page_that_does_not_scroll_sideways(page: Page,
                                                                                          server: Server) -> None:
     fits(page, f"{server.url}/lessons?lesson=entropy", ".rl-draw-curve svg")
@@ -62,3 +76,17 @@ def test_a_chart_of_small_shares_ends_just_above_the_largest(page: Page) -> None
           axis("rate", [0, 0.09])].map(({{ range }}) => range); }}""")
     assert ranges[0][0] < 0 < 9 < ranges[0][1] < 10  # percent
     assert ranges[1] == ranges[2] and 0 < ranges[1][1] < 3 and ranges[3][1] >= 1
+
+
+def test_a_completion_s_bar_begins_at_its_baseline_or_at_0(page: Page) -> None:
+    """Left and width, in percent. Without a baseline a reward that all completions have still has a bar."""
+    source = (ROOT / "app" / "components" / "microscope" / "microscope.js").read_text("utf-8")
+    own = "function barOf" + source.split("function barOf")[1].split("\n}\n")[0] + "\n}"
+    made = source.split("function made")[1].split("\n}\n")[0]
+    bars = page.evaluate(f"""() => {{ function made{made}
+        }}
+        const format = String; {own}
+        const bar = (earned, baseline, range) => {{ const {{ style }} = barOf({{ earned, baseline }}, range).firstChild;
+          return [parseFloat(style.left), parseFloat(style.width)]; }};
+        return [bar(1, null, [1, 1]), bar(0, null, [0, 1]), bar(-1, null, [-1, 1]), bar(1, 0.5, [0, 1])]; }}""")
+    assert bars == [[0, 100], [0, 0], [0, 50], [50, 50]]

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from labcore.catalog.choices import FAMILIES
+from labcore.catalog.choices import FAMILIES, SFT_LOSS
 from labcore.catalog.kinds import task
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.mix import row as mixed
@@ -101,12 +101,29 @@ def test_an_equation_is_whole_and_changes_with_every_choice_that_acts(base, knob
 @pytest.mark.parametrize("base, knob, value", [
     ("grpo", "overlong_filter", True), ("ppo", "whiten_rewards", True), ("ppo", "whiten_advantages", False),
     ("grpo", "top_entropy_share", 0.2), ("grpo", "off_policy_threshold", 0.1), ("grpo", "importance_cap", 2.0),
-    ("grpo", "sft_weight", 0.5),
+    ("grpo", "sft_weight", 0.5), ("opd", "single_step", True), ("minillm", "single_step", True),
+    ("sdft", "single_step", False), ("opd", "teacher", "self"), ("opd", "teacher_context", "demonstration"),
+    ("sdpo", "teacher_context", "feedback"),
     ("dpo", "ld_alpha", 0.5), ("dpo", "pair_weighting", True)])
 def test_a_switch_stands_in_the_equation_too(base, knob, value):
     with_it, without = (equation(mixed.with_every_knob(base).loop, filled(base, **moved)) for moved in (
         {knob: value}, {}))
-    assert knob in PARTS and with_it != without and with_it.count("{") == with_it.count("}")
+    assert knob in {*PARTS, "teacher"} and with_it != without and with_it.count("{") == with_it.count("}")
+
+
+@every("key", [key for key, row in ALGORITHMS.items() if "single_step" in {knob.key for knob in row.knobs}])
+def test_the_single_step_term_is_in_the_equation_and_the_token_s_own_log_ratio_in_its_advantage_or_not(key):
+    on, off = (equation("online", filled(key, single_step=each)) for each in (True, False))
+    assert r"KL_t(\pi_\theta\,\|\,\pi_T)" in on and "KL_t" not in off and "r_t" not in on + off
+    assert (on.count("s>t"), on.count(r"s\ge t")) == (off.count(r"s\ge t"), 0) and off.count(r"s\ge t")
+
+
+@every("choice", SFT_LOSS.names)
+def test_the_loss_of_sft_is_that_which_was_chosen(choice):
+    row = ALGORITHMS["gkd"]
+    latex = equation("sft", {**{knob.key: knob.default for knob in row.knobs}, "sft_loss": choice})
+    loss = SFT_LOSS[choice].latex.replace(r"\log\pi_\theta", r"\log\pi_\theta(y_{i,t})")
+    assert loss in latex and ("m = " in latex) == (choice == "generalised_jsd") and latex.count("{") == latex.count("}")
 
 
 def test_the_equation_weighs_no_tail_of_terms_that_count_every_token():

@@ -48,7 +48,7 @@ def test_rewards_of_one_s_own_are_drawn_and_so_is_what_they_do_not_score():
     assert with_switched(row, several, logged) == (*row, "parts", "unscored")
     assert with_switched(row, several | {"reward_function": "a.py:right 12"}) == row
     assert PANELS["parts"].lines(logged)[-2:] == ("reward/brief", "reward/right")
-    assert PANELS["unscored"].lines(logged) == ("unscored/reward", "frac_reward_unscored", "unscored/brief")
+    assert PANELS["unscored"].lines(logged) == ("unscored/reward", "unscored/brief")
     assert PANELS["reward"].lines(logged) == PANELS["reward"].metrics
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 from labcore.catalog.kinds import KINDS
 from labcore.catalog.presets import PRESETS
 from labcore.cli.main import main
+from tests.every import every
 from tests.words import says
 
 
@@ -21,6 +23,21 @@ def test_the_overview_has_a_line_for_each_name_and_no_knobs(capsys):
     assert names == [*row.algorithms, *row.tasks, *row.models, *(key for key, each in PRESETS.items()
                                                                  if each.kind == "llm")]
     assert len(said.splitlines()) < len(names) + 20 and "clip_low" not in said
+
+
+@every("kind", KINDS)
+def test_every_name_that_the_overview_prints_may_be_given_and_is_in_the_json(capsys, kind):
+    """Together and, of each table, one alone; the names are those that a new run of the kind may have."""
+    named = re.compile(r"(\S+) {2,}\S")
+    names = [found[1] for line in printed(capsys, "--kind", kind).splitlines() if (found := named.match(line))]
+    tables = json.loads(printed(capsys, "--kind", kind, "--json"))
+    assert names == [key for table in tables.values() for key in table]
+    assert set(tables["models"]) == (set(KINDS[kind].models) if len(KINDS[kind].models) > 1 else set())
+    said = printed(capsys, "--kind", kind, *names)
+    assert [name for name in dict.fromkeys(names) if not re.search(rf"^{re.escape(name)}  ", said, re.MULTILINE)] == []
+    for table in tables.values():
+        for name in [*table][:1]:
+            assert printed(capsys, "--kind", kind, name).startswith(f"{name}  ")
 
 
 def test_names_are_printed_in_full(capsys):

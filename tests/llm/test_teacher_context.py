@@ -60,14 +60,12 @@ def test_the_loss_and_its_gradient_are_those_of_trl(case):
 
 @every("case", TRL["prompts"])
 def test_the_teacher_reads_what_it_reads_in_trl(case):
-    class Says:
-        def feedback(self, problem, completion):
-            return TRL["says"][TRL["texts"].index(completion)]
     chosen = {(True, False): "success", (False, True): "feedback", (True, True): "success_or_feedback"}[
         case["success"], case["feedback"]]
-    problems = [Problem("p", "r")] * 3 + [Problem("q", "r")] * 3
+    problems = [Problem(prompt, "", columns={"privileged_context": said})
+                for prompt, said in zip("pppqqq", TRL["says"], strict=True)]
     contexts = call(member(choices.TEACHER_CONTEXT, chosen), {}, {
-        "task": Says(), "problems": problems, "texts": TRL["texts"], "group_size": 3,
+        "task": object(), "problems": problems, "texts": TRL["texts"], "group_size": 3,
         "exact": [bool(right) for right in case["right"]]})
     templates = {"context_template": "{prompt}|right: {context}", "feedback_template": "{prompt}|said: {context}"}
     read = [teacher_context.with_context(problem, context.text, templates[context.template]).prompt
@@ -78,12 +76,14 @@ def test_the_teacher_reads_what_it_reads_in_trl(case):
 def test_feedback_is_the_rows_own_words_else_the_checkers_else_the_answer():
     problem = Problem("2,7,3:13=", "2*3+7")
     countdown = Countdown({"numbers": 3})
-    assert feedback_on(countdown, problem, "2*7-3") == "2*7-3=11" and not feedback_on(countdown, problem, "2**")
-    assert feedback_on(countdown, replace(problem, columns={"privileged_context": "try 2*3"}), "2*7-3") == "try 2*3"
-    assert feedback_on(countdown, replace(problem, columns={"privileged_context": ""}), "2*7-3") == "2*7-3=11"
-    assert feedback_on(object(), problem, "no") == "2*3+7"
+    of_file, empty = (replace(problem, columns={"privileged_context": text}) for text in ("try 2*3", ""))
+    assert {feedback_on(countdown, each, "2*7-3", False) for each in (problem, empty)} == {"2*7-3=11"}
+    assert not feedback_on(countdown, problem, "2**", False) and feedback_on(object(), problem, "no", False) == "2*3+7"
+    assert [feedback_on(countdown, of_file, "2*7-3", right) for right in (False, True)] == ["try 2*3"] * 2, "as in TRL"
+    assert not any(feedback_on(task, problem, "2*3+7", True) for task in (countdown, object())), "only on wrong ones"
     guess = Guess({"largest": 7, "max_turns": 3, "turn_tokens": 3, "observation_length": 9})
-    assert feedback_on(guess, problem, Episode([Move("4", "higher", 0.0), Move("5", "lower", 0.0)], False)) == "lower"
+    episode = Episode([Move("4", "higher", 0.0), Move("5", "lower", 0.0)], False)
+    assert feedback_on(guess, problem, episode, False) == "lower"
 
 
 def test_the_context_stands_where_the_template_says():

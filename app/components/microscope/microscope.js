@@ -85,6 +85,8 @@ function draw(scope) {
   scope.sort.value = now(scope, "sort");
   scope.of.textContent = data.of;
   scope.heads.hidden = data.kind !== "groups";
+  const based = data.cards.some(({ rows }) => rows.some(({ baseline }) => typeof baseline === "number"));
+  scope.heads.children[4].textContent = based ? "from baseline" : "from 0";
   scope.left.classList.toggle("rl-scope-long", data.cards.some(({ rows }) => rows.some(({ ends }) => ends?.length)));
   list(scope);
   drawTokens(scope);
@@ -179,12 +181,12 @@ function writtenOf({ text, ends: [first, last] = [], cut }) {
 
 const sign = (exact) => (exact === null || exact === undefined ? "" : exact ? "✓" : "✗");
 
-// From the baseline (the tick) to the reward, on the range of all rewards of the step.
+// From the baseline (the tick), or from 0 without one, to the reward, on the range of all rewards of the step.
 function barOf({ earned, baseline }, [low, high]) {
   const bar = made("div", "rl-scope-bar");
   if (earned === null) return bar;
-  const least = Math.min(low, baseline ?? low), wide = Math.max(high, baseline ?? high) - least || 1;
-  const at = (value) => 100 * (value - least) / wide, from = baseline ?? least;
+  const from = baseline ?? 0, least = Math.min(low, from), wide = Math.max(high, from) - least || 1;
+  const at = (value) => 100 * (value - least) / wide;
   const part = made("i", earned >= from ? "rl-scope-up" : "rl-scope-down");
   part.style.left = `${Math.min(at(from), at(earned))}%`;
   part.style.width = `${Math.abs(at(earned) - at(from))}%`;

@@ -4,7 +4,7 @@
 const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b",
   "#fde725"];
 const ROW = 17, BAND = 30; // pixels: a row of the answers, in story_strip.css too; a verdict's
-const LABEL = 92; // pixels for the answers' names where the map stands under them
+const LABEL = 98; // pixels for the answers' names where the map stands under them
 
 const parts = VIRIDIS.map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
 
@@ -59,7 +59,7 @@ function label(pen, row, y, looks) {
   pen.font = "13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace";
   pen.fillStyle = looks.ink;
   pen.textBaseline = "middle";
-  const name = nameOf(row);
+  const name = row.answers ? nameOf(row).replace(/^reward /, "") : nameOf(row); // a band's range fits without the word
   const most = row.exact === null ? 12 : 10, sign = row.exact === null ? "" : row.exact ? "✓ " : "✗ ";
   pen.fillText(`${sign}${name.length > most ? `${name.slice(0, most - 1)}…` : name}`, 0, y);
 }

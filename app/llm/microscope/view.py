@@ -49,7 +49,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
     knobs = {} if elsewhere else feed.knobs(samples["step"])
     if not elsewhere:
         with st.container(key=EQUATION):
-            st.latex(terms.coloured(run.spec.row))
+            st.latex(terms.coloured(equation.written(run.spec, knobs)))
     shown = _payload(run, samples, found, knobs)
     if _elsewhere(found[shown["kind"]], prompt_of(run.id)):
         st.caption("The prompt above is a watched prompt, not part of this step's batch. The completions below are "
@@ -75,7 +75,8 @@ def _payload(run: RunRow, samples: Mapping[str, Any], found: Mapping[str, Any], 
         "filter": kept, "chosen": [item, completion], "colour": link.get(COLOUR),
         "one": _inside((run.id, samples["step"], files.written(run.id, "samples", samples["step"]), kind, item),
                        completion, link.get(WHEN), tuple(knobs.items()), items[item]),
-        "terms": {term.key: terms.colour(place) for place, term in enumerate(terms.of(row))},
+        "terms": {term.key: terms.colour(place) for place, term in enumerate(terms.of(
+            row if run.spec.kind_row.elsewhere else equation.written(run.spec, knobs)))},
         "sources": {} if run.spec.kind_row.elsewhere else {
             family: vars(source) for family, source in equation.named_sources(row, knobs).items()}}
 

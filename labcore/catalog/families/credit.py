@@ -71,6 +71,9 @@ def _of_teacher(of: Numbers) -> Worked:
     return Worked("log π_T − log π_old", "{teacher_logprobs} − {old_logprobs:b}")
 
 
+DIGITS = 4  # of a reward that is computed from an advantage: further digits are the rounding of the record
+
+
 def _of_opponent(of: Numbers) -> Worked:
     """The win probability and the opponent's reward, computed from the recorded advantage; unknown if the probability
     is 0 or 1, or if the advantage was normalised."""
@@ -79,7 +82,7 @@ def _of_opponent(of: Numbers) -> Worked:
         raise Unrecorded("opponent")
     return Worked("σ(R − R of the opponent) − ½", "1 / (1 + exp({opponent} − {reward:b})) − 0.5",
                   f"beats the opponent with probability {chance:.2f}",
-                  {"opponent": of["reward"] - log(chance / (1 - chance))})
+                  {"opponent": round(of["reward"] - log(chance / (1 - chance)), DIGITS) + 0.0})  # + 0.0: no −0
 
 
 def _swift(scale: str, estimator: str = "grpo", note: str = "") -> There:

@@ -43,8 +43,8 @@ SINGLE_STEP = Knob(
     "the teacher. Off: the log-ratio of the sampled token estimates this KL.", "live", group="loss", advanced=True,
     aliases="single_step_decomposition", before=False)
 _FEEDBACK = {"include_environment_feedback": True, "reprompt_template": "{prompt}{solution}{feedback}"}
-_OF_PROMPT = ("TRL reads feedback from the column privileged_context of a prompt, so all its completions get the same "
-              "feedback; this script writes the task's answer there")
+_OF_PROMPT = ("TRL reads feedback from the column privileged_context of a prompt, so all its completions, also right "
+              "ones, get the same feedback; this script writes the task's answer there if the row has no such column")
 TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.llm.teacher_context",
                          ("task", "problems", "texts", "exact", "group_size"), (
     TeacherContext("nothing", "the prompt alone", r"x", elsewhere=(There("DistillationTrainer ms-swift"),)),
@@ -52,7 +52,7 @@ TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.l
                    elsewhere=(There("SDFTTrainer"),)),
     TeacherContext("success", "a right completion of the same group in addition to the prompt", r"x, y_{right}",
                    group=True, trainer="SDPOTrainer", elsewhere=(There("SDPOTrainer"),)),
-    TeacherContext("feedback", "feedback on a wrong completion in addition to the prompt", r"x, f(y)",
+    TeacherContext("feedback", "feedback on the completion in addition to the prompt", r"x, f(y)",
                    feedback=True, trainer="SDPOTrainer", elsewhere=(
         There("SDPOTrainer", {"use_successful_as_teacher": False, **_FEEDBACK}, _OF_PROMPT),)),
     TeacherContext("success_or_feedback", "a right completion of the same group, otherwise feedback, in addition "
@@ -71,9 +71,10 @@ FEEDBACK_TEMPLATE = Knob(
 CONTEXT = (
     Knob("teacher_context", "Context of the teacher", "nothing", "Text that the teacher reads in addition to the "
          "prompt. nothing: no context. demonstration: the task's answer. success: another, right completion of the "
-         "same group. feedback: for a wrong completion the value of its expression, the last answer of the "
-         "environment, or the right answer. Success or feedback: feedback only if the group has no other right "
-         "completion. A completion without a context teaches nothing.", choices=TEACHER_CONTEXT.names,
+         "same group. feedback: the column privileged_context of your file for every completion; without this column "
+         "for a wrong completion the value of its expression, the last answer of the environment, or the right answer. "
+         "Success or feedback: feedback only if the group has no other right completion. A completion without a "
+         "context teaches nothing.", choices=TEACHER_CONTEXT.names,
          group="model", advanced=True, aliases="privileged_context reprompt feedback", before="nothing"),
     CONTEXT_TEMPLATE, FEEDBACK_TEMPLATE)
 CONTEXT_SHARE = Knob(

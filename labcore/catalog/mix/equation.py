@@ -1,6 +1,8 @@
 r"""The equation of a mix, put together from the LaTeX of its choices, in the letters of the named rows.
 
-    L = agg[ −m_t S(ρ_t, Â) + β·KL − c_H H ]        and, from preferences,        L = loss(Δ) + w₂ loss₂(Δ)
+    L = agg[ −m_t S(ρ_t, Â) + β·KL + KL_t − c_H H ]        and, from preferences,        L = loss(Δ) + w₂ loss₂(Δ)
+
+KL_t is the single-step term of a teacher. SFT has a loss of its own for each token.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Mapping
 
 from labcore.catalog import choices
 from labcore.catalog.choice import Choice
+from labcore.catalog.families.distillation import SELF
 from labcore.catalog.families.preferences import SHARED_LETTERS
 from labcore.catalog.knob import Value
 from labcore.catalog.panels import masked
@@ -29,8 +32,8 @@ _LOG_RATIO = r"(?<![a-z\\])[cr](?![a-z])"  # c or r as a letter of its own
 
 
 def equation(loop: str, values: Mapping[str, Value]) -> str:
-    """The LaTeX of a mix of the loop "online" or "preference" with these knobs."""
-    lines = _online(values) if loop == "online" else _preference(values)
+    """The LaTeX of a run of the loop "online", "preference" or "sft" with these knobs."""
+    lines = {"online": _online, "preference": _preference, "sft": _sft}[loop](values)
     return lines[0] if len(lines) == 1 else r"\begin{gathered}" + r"\\ ".join(lines) + r"\end{gathered}"
 
 
@@ -42,13 +45,15 @@ def _online(values: Mapping[str, Value]) -> list[str]:
     aggregation = aggregation.replace(r"\tfrac", r"\frac").replace(r"\sum_i\sum_t", r"\sum_{i,t}")
     surrogate, *letters = _surrogate(values)
     kl = rf" + \beta\,{_estimate(values)}" if values["kl_placement"] == "loss" else ""
+    kl += r" + KL_t(\pi_\theta\,\|\,\pi_T)" if _single_step(values) else ""
     mask = r"m_t\," if _weights(values)[0] else ""
     rest = r"(1-\mu_S)\," if values.get("sft_weight") else ""
     imitated = (r" - \mu_S\,\overline{" + (r"\varphi_t\," if values["sft_focus"] else "") + r"\log\pi_\theta(y^*_t)}"
                 if rest else "")
     loss = rf"L = {rest}{aggregation}\Big[-{mask}{surrogate}{kl} - c_H H_t\Big]{imitated}"
     advantage = choices.ADVANTAGE[str(values["advantage"])]
-    means, whence = _JOIN.join([*_advantage(values), *letters]), _JOIN.join([*_reward(values), *_taken(values)])
+    means = _JOIN.join([*_advantage(values), *_teacher(values), *letters])
+    whence = _JOIN.join([*_reward(values), *_taken(values)])
     below = [_JOIN.join([means, whence])] if len(means + whence) < _SHORT else [means, whence]
     return [loss, *below, *([_CRITIC] if advantage.critic else [])]
 
@@ -113,6 +118,8 @@ def _changed(values: Mapping[str, Value]) -> bool:
 def _advantage(values: Mapping[str, Value]) -> list[str]:
     """The advantage, once normalised."""
     text = choices.ADVANTAGE[str(values["advantage"])].latex
+    if _single_step(values):
+        text = text.replace(r"s\ge t", "s>t")
     if _changed(values) and _of_sequences(values):
         text = re.sub(r"R(?![A-Za-z'])(?!_\{greedy)", "R'", text)
     normalisation = str(values.get("normalisation", "none"))
@@ -124,8 +131,23 @@ def _advantage(values: Mapping[str, Value]) -> list[str]:
     return [f"{_hat(values)} = {text}"]
 
 
+def _single_step(values: Mapping[str, Value]) -> bool:
+    return bool(values.get("single_step")) and choices.ADVANTAGE[str(values["advantage"])].teacher
+
+
+def _teacher(values: Mapping[str, Value]) -> list[str]:
+    """The teacher, if it is the run's reference model or reads a context."""
+    context, own = str(values.get("teacher_context", "nothing")), values.get("teacher") == SELF
+    if not choices.ADVANTAGE[str(values["advantage"])].teacher or not (own or context != "nothing"):
+        return []
+    model = r"\pi_{ref}" if own else r"\pi_{teacher}"
+    return [rf"\pi_T = {model}(\cdot\mid {choices.TEACHER_CONTEXT[context].latex}, y_{{<t}})"]
+
+
 def _reward(values: Mapping[str, Value]) -> list[str]:
-    """The reward, where that is not the verifier's alone."""
+    """The reward, where that is not the verifier's alone; nothing where a teacher gives the advantages."""
+    if choices.ADVANTAGE[str(values["advantage"])].teacher:
+        return []
     source, shaping = choices.REWARD[str(values["reward_source"])], choices.SHAPING[str(values["shaping"])]
     found = [f"R = {source.latex}"] if source.latex != "r" else []
     found += [f"r_k = {choices.STEP_REWARD[str(values['step_reward'])].latex}"] if source.process else []
@@ -163,6 +185,19 @@ def _ranked(values: Mapping[str, Value]) -> str:
     if values["kl_placement"] == "reward" and not _of_sequences(values):
         return r"\textstyle\sum_t " + ("r'_t(y_g)" if values.get("whiten_rewards") else "r_t(y_g)")
     return _TOTAL[_changed(values)] + "(y_g)"
+
+
+# ---- SFT -----------------------------------------------------------------------------------------------------------
+
+
+def _sft(values: Mapping[str, Value]) -> list[str]:
+    loss = choices.SFT_LOSS[str(values["sft_loss"])].latex.replace(r"\log\pi_\theta", r"\log\pi_\theta(y_{i,t})")
+    mixture = [r"m = \beta_J\pi_T+(1-\beta_J)\pi_\theta"] if r"\,m)" in loss else []
+    share, taught = float(values.get("on_policy_share", 0.0)), values.get("answers") == "teacher"
+    given = [r"y_i\sim\pi_T"] if taught and share < 1 else []
+    own = [r"y_i\sim\pi_\theta\ \text{with probability}\ \lambda_{GKD}"] if share else []
+    said = _JOIN.join([*mixture, *given, *own])
+    return [rf"L = \frac1{{\sum_i T_i}}\sum_{{i,t}}\Big[{loss}\Big]", *([said] if said else [])]
 
 
 # ---- from preferences ----------------------------------------------------------------------------------------------

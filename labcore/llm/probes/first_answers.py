@@ -34,7 +34,7 @@ def first_answers(spec: Mapping[str, Any]) -> dict[str, Any]:
         LabError: the model, the file or the device cannot be used.
     """
     run = RunSpec.from_json(str(spec["spec"]))
-    base = bases.take(spec["base"]) if spec["base"] else None
+    base = bases.readable(spec["base"]) if spec["base"] else None
     given = None if run.model in MODELS else run.model
     session = session_on(Source(run, weights=str(base / "model") if base else given), {}, run.seed)
     problems = _fitting(session, int(spec["count"]))

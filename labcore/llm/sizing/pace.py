@@ -57,7 +57,7 @@ def _costs_nothing(knob: Knob) -> bool:
 def base_folder(spec: RunSpec) -> Path | None:
     """The base model that a run starts from, if it needs one and it exists already or is part of the lab."""
     sft = base_spec(spec)
-    folder = bases.take(sft.hash()) if sft else None
+    folder = bases.readable(sft.hash()) if sft else None
     return folder / "model" if folder else None
 
 

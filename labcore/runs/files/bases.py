@@ -1,8 +1,8 @@
 """Base models by their names, the hashes of the SFT specs that make them: `base/NAME` in the lab's folder.
 
-A few come with the lab (`labcore/bases/NAME`); one is copied into the lab's folder when it is first wanted, and is from
-then on a base as any other. What is in the folder once never changes, so a spec gives the same run again. Each has
-`model`, a Hugging Face folder, and `run.json`, the run that made it: null for one that came with the lab.
+A few come with the lab (`labcore/bases/NAME`); one is copied into the lab's folder when a run first starts from it,
+and is from then on a base as any other. What is in the folder once never changes, so a spec gives the same run again.
+Each has `model`, a Hugging Face folder, and `run.json`, the run that made it: null for one that came with the lab.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def take(name: str) -> Path | None:
         OSError: it cannot be written.
     """
     target = folder(name)
-    if not target.exists() and shipped(name) and read_only():
-        return SHIPPED / name
+    if read_only():
+        return readable(name)
     if not target.exists() and shipped(name):
         try:
             atomic.write_folder(target, lambda new: _copy(SHIPPED / name, new))
@@ -53,6 +53,18 @@ def take(name: str) -> Path | None:
                 raise
     elif not shipped(name):
         storage.fetch(target)
+    return target if target.exists() else None
+
+
+def readable(name: str) -> Path | None:
+    """The folder of the base, to read from now: of one that comes with the lab and that no run has started from, the
+    package's, so that a look copies nothing. Otherwise as `take`."""
+    target = folder(name)
+    if target.exists():
+        return target
+    if shipped(name):
+        return SHIPPED / name
+    storage.fetch(target)
     return target if target.exists() else None
 
 

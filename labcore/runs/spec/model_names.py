@@ -213,11 +213,13 @@ def _pinned_reward_model(name: str) -> str:
             raise LabError(f"The folder {name} has no config.json: give the folder of a Hugging Face model with one "
                            "score.")
         return str(folder.resolve()) if folder.is_dir() else name
+    if (kept := _WITH_LAB.fullmatch(name.strip())) and bases.there(kept["base"]):
+        return name.strip()
     found = read(name)
     if found and found.step is not None and not _left_anything(found.run):
         return name
     _reward_model(name)
-    return name.strip() if _WITH_LAB.fullmatch(name.strip()) else parse(name).pinned.name
+    return parse(name).pinned.name
 
 
 def pinned_teacher(name: str) -> str:
@@ -249,7 +251,10 @@ def teacher_here(name: str) -> Path | None:
     """The folder of a teacher that is a run's or comes with the lab; None where it has another place, or is not here.
     """
     found = None if name in built_in() or may_be_hub_id(name) else read(name)
-    folder = found and not path_of(os.path.expanduser(name)).is_dir() and _folder(found)
+    if found is None or path_of(os.path.expanduser(name)).is_dir():
+        return None
+    kept = bases.readable(found.sft) if found.sft else None
+    folder = _folder(found) if not found.sft else kept and kept / "model"
     return folder if folder and folder.is_dir() else None
 
 
