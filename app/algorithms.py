@@ -97,11 +97,8 @@ def begun(kept: Mapping[str, dict[str, Value]]) -> dict[str, Mix]:
 
 
 def knobs_at(place: str, kind: Kind, weights: str = SCRATCH) -> tuple[Knob, ...]:
-    """The knobs that are kept at a place; `weights` as for `knobs_of`.
-
-    Raises:
-        LabError: there is no such algorithm or task.
-    """
+    """The knobs that are kept at a place; `weights` as for `knobs_of`. Raises LabError if there is no such algorithm or
+    task."""
     algorithm, task, mix = _named(place)
     return knobs_of(declared(algorithm, mix, kind), kinds.task(task, kind.key), weights)
 

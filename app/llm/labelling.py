@@ -71,10 +71,7 @@ def show(run: RunRow | None, spec: RunSpec) -> None:
 
 def _asked(run: RunRow | None, spec: RunSpec) -> dict[str, Any]:
     """The job of the pairs: by the policy of the RL run that is open, else by the base. Its seed counts the rounds.
-
-    Raises:
-        LabError: the run has no checkpoint yet, or the task makes no reward model.
-    """
+    Raises LabError if the run has no checkpoint yet, or the task makes no reward model."""
     of = run.id if run and chain.stage(run.spec) == chain.RL else labels.name(spec)
     state = st.session_state.get(STATE)
     if state is None or state["of"] != of:

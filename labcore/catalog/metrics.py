@@ -370,11 +370,7 @@ def ordered(keys: Iterable[str]) -> list[str]:
 
 
 def metric(key: str) -> Metric:
-    """The declaration of metric `key`.
-
-    Raises:
-        LabError: there is no such metric.
-    """
+    """The declaration of metric `key`. Raises LabError if there is no such metric."""
     if key not in METRICS:
         raise LabError(f"There is no metric {quoted(key)}: {suggestion(key, list(METRICS))}")
     return METRICS[key]

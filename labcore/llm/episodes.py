@@ -72,9 +72,7 @@ def played(task: EnvironmentTask, rendering: Rendering, problems: Sequence[Probl
     limit of turns are not truncated.
 
     All episodes continue after the turns `begun`, whose log-probs are 0; the model writes at most `most` further turns.
-
-    Raises:
-        LabError: the environment raises or answers with something else than it should.
+    Raises LabError if the environment raises or answers with something else than it should.
     """
     rows = [ids[mask].tolist() for ids, mask in zip(prompts.ids, prompts.mask, strict=True)]
     lines = [Line(task.begin(problem), prompt) for problem, prompt in zip(problems, rows, strict=True)

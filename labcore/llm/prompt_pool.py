@@ -23,11 +23,8 @@ ROUNDS = 8  # draws from a task that makes its prompts afresh, until the pool ha
 
 
 def next_problems(session: LlmSession, count: int, rng: np.random.Generator) -> list[Problem]:
-    """The next `count` prompts of a run, from its pool if it has one, otherwise drawn from the task by `rng`.
-
-    Raises:
-        LabError: prompts are to be chosen by their level, and have none.
-    """
+    """The next `count` prompts of a run, from its pool if it has one, otherwise drawn from the task by `rng`. Raises
+    LabError if prompts are to be chosen by their level, and have none."""
     if not session.knobs.get("prompt_pool"):
         return next_rows(session, session.task.problems, count, rng)
     pool, rates = _pool(session), rates_of(session)

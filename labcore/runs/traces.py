@@ -127,11 +127,8 @@ def changes_of(spec: RunSpec,
 
 
 def metric_of(traces: Sequence[Trace], wanted: str | None = None) -> str:
-    """The metric to compare by: `wanted`, else the first of the first run's charts that tells better from worse.
-
-    Raises:
-        LabError: there is no such metric, or the runs have none in common.
-    """
+    """The metric to compare by: `wanted`, else the first of the first run's charts that tells better from worse. Raises
+    LabError if there is no such metric, or the runs have none in common."""
     shared = set.intersection(*(set(each.metrics) for each in traces)) if traces else set()
     if wanted:
         if wanted in shared:

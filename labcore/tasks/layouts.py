@@ -52,11 +52,8 @@ class Entry:
 def entry(value: Mapping[str, Any], place: str, names: Mapping[str, str] | None = None,
           labelled: bool = False) -> Entry:
     """The row `value`, which stands at `place`, such as "line 3 of data.jsonl"; of a file of preferences a
-    completion is `labelled`, and sides count though there is an answer.
-
-    Raises:
-        LabError: no layout fits it, or a field is not what its layout needs.
-    """
+    completion is `labelled`, and sides count though there is an answer. Raises LabError if no layout fits it, or a
+    field is not what its layout needs."""
     row = _Row(value, place, names or {})
     if ("chosen" in row or "rejected" in row) and (labelled or "answer" not in row):
         return _pair(row)
@@ -103,11 +100,8 @@ def is_conversation(value: Mapping[str, Any], names: Mapping[str, str]) -> bool:
 
 
 def names_of(knobs: Mapping[str, Any]) -> dict[str, str]:
-    """The fields that the knob `fields` names, such as "prompt=question,answer=solution".
-
-    Raises:
-        LabError: it is not written so.
-    """
+    """The fields that the knob `fields` names, such as "prompt=question,answer=solution". Raises LabError if it is not
+    written so."""
     found = {}
     for part in filter(None, map(str.strip, str(knobs.get("fields", "")).split(","))):
         name, equals, own = (piece.strip() for piece in part.partition("="))

@@ -57,10 +57,7 @@ def make_environments(env_id: str, count: int, seed: int, arguments: str = "") -
     """`count` environments of that id with these arguments, the first episodes begun.
 
     Gymnasium's own vectorised CartPole and the lab's Acrobot and Pendulum where these are asked for; any other id is
-    stepped one after the other.
-
-    Raises:
-        LabError: see `describe`.
+    stepped one after the other. Raises LabError as `describe`.
     """
     world = describe(env_id, arguments)
     about = gym.registry.get(env_id)  # None for an environment in a module of the user's

@@ -78,11 +78,7 @@ def _walks(session: TabularSession) -> Iterator[Record]:
 
 
 def _finite(session: TabularSession, updates: Sequence[Update | PolicyUpdate]) -> Sequence[Update | PolicyUpdate]:
-    """The updates themselves.
-
-    Raises:
-        Diverged: a value is not finite any more.
-    """
+    """The updates themselves. Raises Diverged if a value is not finite any more."""
     if all(isfinite(update.delta) and isfinite(update.after) for update in updates):
         return updates
     raise Diverged(session.step + 1, "value table", "a smaller step size")

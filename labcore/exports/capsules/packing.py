@@ -57,10 +57,8 @@ def write(store: Store, run_id: str, target: Path | str, light: bool = False) ->
     """Write the capsule of a run to the file `target`, all of it or nothing. Returns it.
 
     A `light` one has no checkpoints and nothing to look at: what the run begins with is made again when it is replayed.
-
-    Raises:
-        LabError: there is no such run, it has a `fault`, its beginning cannot be made again, or the file cannot be
-            written.
+    Raises LabError if there is no such run, it has a `fault`, its beginning cannot be made again, or the file cannot be
+    written.
     """
     row, target = store.run(run_id), path_of(target)
     if light and not starts_anew(row.spec):

@@ -60,11 +60,8 @@ class Capsule:
     def located(self, model: str, data: Path | None, device: str | None = None, absent: bool = False,
                 teacher: str = "") -> RunSpec:
         """The spec, checked like a spec from the form, with the local places of its model (unless it is `absent`), of
-        its `teacher` (if given) and of the user's file.
-
-        Raises:
-            LabError: this lab has no such algorithm, task or knob, or a value is out of bounds.
-        """
+        its `teacher` (if given) and of the user's file. Raises LabError if this lab has no such algorithm, task or
+        knob, or a value is out of bounds."""
         spec = self.spec
         place = str(spec.knobs.get("held_out_file", ""))
         for path in (self.folder / DATA).glob(f"{place}-*") if uploads.is_place(place) else ():
@@ -83,11 +80,8 @@ class Capsule:
 
 @contextmanager
 def unpacked(path: Path | str) -> Iterator[Capsule]:
-    """The capsule at `path`, unpacked for as long as it is needed.
-
-    Raises:
-        LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
-    """
+    """The capsule at `path`, unpacked for as long as it is needed. Raises LabError if it is no capsule, of another
+    version, damaged, incomplete, too large, or tries to write elsewhere."""
     path = path_of(path)
     with removal.folder("capsule") as folder:
         yield _read(path.name, folder, unzipping.unpack(path, folder))

@@ -70,10 +70,8 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
     """Run the capsule at `path` again, up to its last step or the step `steps`, or the first that differs.
 
     `model` is a folder or hub id with the weights that a capsule was too small for. `watch` is given the store of the
-    rerun, and returns what is to be called after each of its steps.
-
-    Raises:
-        LabError: it is no sound capsule, it cannot be run here, or there is no such step in it or none to compare.
+    rerun, and returns what is to be called after each of its steps. Raises LabError if it is no sound capsule, it
+    cannot be run here, or there is no such step in it or none to compare.
     """
     with unpacked(path) as capsule, removal.folder("replay") as lab:
         teacher = _teacher(capsule)  # looked up here, before the rerun has a lab of its own
@@ -176,11 +174,8 @@ class _Rerun:
 
 
 def _teacher(capsule: Capsule) -> str:
-    """The folder of the run's teacher if it is a model of this lab; empty if the teacher is found by its name.
-
-    Raises:
-        LabError: the run learns from a model that is not here.
-    """
+    """The folder of the run's teacher if it is a model of this lab; empty if the teacher is found by its name. Raises
+    LabError if the run learns from a model that is not here."""
     spec = capsule.spec
     if absent := absent_teacher(spec.row, spec.knobs):
         raise LabError(f"The teacher {absent} of {capsule.run} is not in the capsule: add that model to this lab "

@@ -130,11 +130,7 @@ Rules = Mapping[str, Rule]
 
 
 def plan_of(store: Store, run_id: str) -> Plan:
-    """The plan of a run.
-
-    Raises:
-        LabError: there is no such run, or it is not one of a language model.
-    """
+    """The plan of a run. Raises LabError if there is no such run, or it is not one of a language model."""
     row = store.run(run_id)
     if row.spec.task_row.has_turns and row.spec.row.loop != "online":
         raise LabError(f"There is no script for {run_id}, because it learns from given episodes, and other tools learn "

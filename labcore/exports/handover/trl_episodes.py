@@ -91,11 +91,8 @@ def observation_ids(tokenizer, text: str, ended: bool) -> list[int]:
 
 
 def code(plan: Plan) -> tuple[str, str]:
-    """The code beside that of the environment, and the trainer's arguments for it.
-
-    Raises:
-        LabError: TRL has no trainer that plays the run's episodes.
-    """
+    """The code beside that of the environment, and the trainer's arguments for it. Raises LabError if TRL has no
+    trainer that plays the run's episodes."""
     if environments.has_tools(plan):
         if not plan.chat:
             raise LabError("TRL calls the tools of this environment through a chat template, and the model of this run "

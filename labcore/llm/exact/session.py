@@ -91,11 +91,7 @@ class ExactSession(LlmSession):
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> ExactSession:
-        """As `LlmSession.start`.
-
-        Raises:
-            LabError: as there, or the model writes other letters than the problem.
-        """
+        """As `LlmSession.start`. Raises LabError as there, or if the model writes other letters than the problem."""
         return ExactSession._start(spec, base_folder, resume)
 
     def fork(self, spec: RunSpec) -> ExactSession:

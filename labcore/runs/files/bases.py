@@ -68,11 +68,8 @@ def maker(name: str) -> str | None:
 
 
 def keep(target: Path, policy: Path, run: str | None) -> None:
-    """Make `target` the folder of a base from the weights in `policy`, which `run` made, unless it is there.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Make `target` the folder of a base from the weights in `policy`, which `run` made, unless it is there. Raises
+    OSError if it cannot be written."""
     def fill(new: Path) -> None:
         shutil.copytree(policy, new / "model")
         (new / "run.json").write_text(json.dumps({"run": run}), encoding="utf-8")

@@ -83,12 +83,8 @@ def job(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fetch(asked: Dataset) -> Fetched:
-    """Fetch a dataset. Where the hub cannot be reached, what was fetched before is used.
-
-    Raises:
-        LabError: there is no such dataset, it is not open to the user, or cannot be fetched or kept; the message says
-            what to do.
-    """
+    """Fetch a dataset. Where the hub cannot be reached, what was fetched before is used. Raises LabError if there is no
+    such dataset, it is not open to the user, or cannot be fetched or kept; the message says what to do."""
     parts = (asked.repo.replace("/", "--"), asked.config, asked.split)
     record = home() / "hub" / f"{'--'.join(filter(None, parts))}.json"
     try:

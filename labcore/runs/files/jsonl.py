@@ -27,12 +27,9 @@ Fault = tuple[int, str]  # the line of a row that cannot be used, and why
 
 def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -> list[Row]:
     """The results of `read` for the JSON object of every line that is not blank, and of the line's number; it raises
-    LabError where the line cannot be used.
-
-    Raises:
-        LabError: the file cannot be read; or lines are no JSON objects, or cannot be used. Then it names the first of
-            them, and says how many lines are good. Or a line is longer than LINE_LIMIT.
-    """
+    LabError where the line cannot be used. Raises LabError if the file cannot be read; or lines are no JSON objects, or
+    cannot be used. Then it names the first of them, and says how many lines are good. Or a line is longer than
+    LINE_LIMIT."""
     return gathered(path.name, objects(path.name, read_bytes(path)), read)
 
 
@@ -119,11 +116,8 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file without its byte order mark, and unpacked where gzip compressed it.
-
-    Raises:
-        LabError: as `untrusted.read`, or it is empty or UTF-16, or unpacks to more than LIMIT.
-    """
+    """The content of a file without its byte order mark, and unpacked where gzip compressed it. Raises LabError as
+    `untrusted.read`, or if it is empty or UTF-16, or unpacks to more than LIMIT."""
     content = untrusted.unzipped(path.name, untrusted.read(path, LIMIT), LIMIT)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise LabError(f"{path.name} is UTF-16: save it as UTF-8.")

@@ -267,11 +267,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
          twin: bool = True, mix: str = "", absent: bool = False) -> RunSpec:
     """A validated spec with every knob present. `model` None is the usual one of the kind; with a `mix` it has all
-    knobs of its loop. The model and the teacher may be `absent` from this machine: such a run is only looked at.
-
-    Raises:
-        LabError: an unknown name, a value out of bounds, or settings that do not go together.
-    """
+    knobs of its loop. The model and the teacher may be `absent` from this machine: such a run is only looked at. Raises
+    LabError for an unknown name, a value out of bounds, or settings that do not go together."""
     kind_row, row, task_row = kinds.kind(kind), _row(kind, algorithm_key, mix), kinds.task(task_key, kind)
     if not row.learns(task_row):
         if row.check:
@@ -372,11 +369,8 @@ def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:
 
 
 def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
-    """`spec` with knobs changed during the run, one after the other; only the outcome has to go together.
-
-    Raises:
-        LabError: no such knob, a bad value, a knob that needs a new run, or values that do not go together.
-    """
+    """`spec` with knobs changed during the run, one after the other; only the outcome has to go together. Raises
+    LabError for an unknown knob, a bad value, a knob that needs a new run, or values that do not go together."""
     known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
     knobs = dict(spec.knobs)
     for key, value in changes:

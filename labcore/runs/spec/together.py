@@ -20,11 +20,8 @@ RANGES = (("length_low", "length_high"), ("band_low", "band_high"), ("cov_low", 
 
 
 def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
-    """Check the knobs that depend on each other, before a run and at every change of a knob.
-
-    Raises:
-        LabError: the settings do not go together; the message names the ones that would.
-    """
+    """Check the knobs that depend on each other, before a run and at every change of a knob. Raises LabError if the
+    settings do not go together; the message names the ones that would."""
     _check_choices(row, knobs)
     _check_losses(row, knobs)
     _check_opponent(row, knobs)
@@ -212,11 +209,8 @@ def check_uploads(knobs: Mapping[str, Value]) -> None:
 
 
 def pinned_teacher(row: Algorithm, knobs: Mapping[str, Value]) -> dict[str, Value]:
-    """The name of a run's teacher with its checkpoint step; empty if the run has none or is its own teacher.
-
-    Raises:
-        LabError: the run needs a teacher and names none, or the name is not that of a model.
-    """
+    """The name of a run's teacher with its checkpoint step; empty if the run has none or is its own teacher. Raises
+    LabError if the run needs a teacher and names none, or the name is not that of a model."""
     if not choices.needs_teacher(knobs) or row.knob("teacher").choices:
         return {}
     name = str(knobs["teacher"])
