@@ -14,12 +14,13 @@ import streamlit as st
 
 from app import link
 from app.components.rail import rail
+from app.draft import Draft
 from app.lab import active, lab
 from app.llm import chain, labelling
 from app.llm.chain import REWARD_MODEL, RL, SFT, Chain
 from app.marked import worded
 from app.naming import model as model_name
-from app.session import Draft, runs_of, show_error, show_run
+from app.session import runs_of, show_error, show_run
 from app.status import STATES, name_of
 from app.theme import number
 from labcore.catalog.right import named, right

@@ -14,8 +14,9 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from app import number_boxes
 from app.components.maze_board import maze_board
+from app.draft import Draft
 from app.maze import drawing
-from app.session import Draft, show_error
+from app.session import show_error
 from labcore.classic.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Maze
 from labcore.classic.envs.maze_presets import build
 from labcore.classic.envs.maze_text import SIGNS, from_json, to_json, to_text, unfinished

@@ -12,10 +12,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import link
 from app.components.maze_board import maze_board
+from app.draft import Draft
 from app.lab import active
 from app.link import Param
 from app.maze import cell, drawing, editor
-from app.session import Draft
 from app.training import files
 from app.training.feed import Feed
 from app.widget_state import widget_state

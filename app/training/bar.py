@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from app import link, number_boxes, sharing
+from app.draft import Draft
 from app.lab import active, lab
 from app.marked import worded
 from app.naming import to_choose
 from app.plan import sweep_from
-from app.session import Draft, close_run, runs_of, show_error, show_run
+from app.session import close_run, runs_of, show_error, show_run
 from app.status import failed_at_once, name_of
 from app.tokens import literal
 from app.training import clock, forking

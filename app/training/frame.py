@@ -10,7 +10,8 @@ import streamlit as st
 
 from app import session
 from app.components.live_chart import CHART
-from app.session import Draft
+from app.draft import Draft
+from app.lab import active
 from app.training import bar, empty, export, goal_line, knobs, live, own_data, presets, twin
 from app.training.tabs import Tabs
 from labcore.runs.store.rows import RunRow
@@ -26,7 +27,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
     draft of one, `form` further fields of the draft above its knobs.
     """
     run = session.open_run(kind)
-    draft = session.follow(run, kind)
+    draft = None if active(run) else Draft(run, kind)  # none while the run is going
     fault = draft.fault() if draft else ""
     bar.bar(run, kind, fault)
     session.problem()

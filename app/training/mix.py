@@ -12,8 +12,9 @@ from dataclasses import replace
 import streamlit as st
 
 from app import algorithms, naming
+from app.draft import Draft
 from app.marked import worded
-from app.session import Draft, show_error
+from app.session import show_error
 from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.catalog.algorithm import Algorithm

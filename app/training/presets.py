@@ -14,8 +14,8 @@ from urllib.parse import quote
 import streamlit as st
 
 from app import link, session
+from app.draft import PRESET, Draft
 from app.lab import errors_shown, lab
-from app.session import PRESET, Draft
 from app.theme import FAMILY, NEGATIVE, ground, metric_text
 from app.tokens import literal
 from labcore.catalog import kinds

@@ -8,8 +8,8 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from app.draft import Draft
 from app.lab import in_words
-from app.session import Draft
 from app.tokens import literal
 from app.training import columns
 from labcore.catalog.algorithm import Algorithm
