@@ -125,8 +125,7 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
 def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:
     """The runs as they are now; where the page around the view would be another one, it is run again."""
     sources, _ = data.find(chosen.place)
-    if _shape(sources) != _shape(seen) or link.query() != query or (
-            data.logged_by(sources) != chosen.logged):
+    if _shape(sources) != _shape(seen) or link.query() != query or (data.logged_by(sources) != chosen.logged):
         st.rerun()
     now = chosen.again(sources)
     if _moved(now) != _moved(chosen):
@@ -198,5 +197,4 @@ def by_task(runs: Sequence[RunRow]) -> list[tuple[tuple[str, str], list[RunRow]]
 def _choice(words: str, key: str, place: Place) -> None:
     with listing.entry():
         st.html(words, width="stretch")
-        st.button("Compare", icon=":material/query_stats:", key=f"compare:{key}",
-                  on_click=lambda: go(place))
+        st.button("Compare", icon=":material/query_stats:", key=f"compare:{key}", on_click=lambda: go(place))

@@ -106,8 +106,7 @@ FORK = Action("Fork", ":material/call_split:", forking.open_dialog, "F",
 
 # Before its first step a run has the buttons of a running one: else they would move under a mouse that is about to
 # press Stop.
-_BEFORE = (replace(PAUSE, disabled=True), STOP,
-           replace(FORK, disabled=True, help="Available once the run has started"))
+_BEFORE = (replace(PAUSE, disabled=True), STOP, replace(FORK, disabled=True, help="Available once the run has started"))
 
 # Before its first step a run has made nothing to continue from or to fork.
 _AT_ONCE = (AGAIN, replace(RESUME, primary=False, help="Run it again with the same settings"))

@@ -146,5 +146,4 @@ def _source(samples: dict[str, Any], group: dict[str, Any], completion: dict[str
     cut = f", the first {MOST} of its {count:,} tokens" if count > MOST else ""
     part = f"; ranges over {groups}" if (groups := files.of_groups(samples)) else ""
     prompt = tokens.readable(in_one_line(group["prompt"], 80))
-    return (f"{files.of_step(samples['step'], step)}: a completion of <code>{prompt}</code>"
-            f"{scored}{cut}{part}")
+    return (f"{files.of_step(samples['step'], step)}: a completion of <code>{prompt}</code>{scored}{cut}{part}")

@@ -57,8 +57,7 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
     if not wanted:
         return
     title, types, form = WANTED[wanted]
-    file = st.file_uploader(title, type=types, help=form, key=f"upload:{draft.scope}:{wanted}",
-                            disabled=read_only())
+    file = st.file_uploader(title, type=types, help=form, key=f"upload:{draft.scope}:{wanted}", disabled=read_only())
     new = keep_new(file) if file is not None else columns.dataset(draft, wanted)
     path = new or draft.fields["data"].get(wanted)
     if not path:

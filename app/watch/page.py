@@ -14,8 +14,7 @@ from app.watch import beside, sent, teach
 from labcore.catalog.kinds import WATCH
 from labcore.runs.store.rows import RunRow
 
-TABS: Tabs = {"Microscope": (sent.microscope, sent.has_completions),
-              judge_tab.NAME: (judge_tab.show, sent.has_groups)}
+TABS: Tabs = {"Microscope": (sent.microscope, sent.has_completions), judge_tab.NAME: (judge_tab.show, sent.has_groups)}
 
 
 def page() -> None:

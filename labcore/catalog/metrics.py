@@ -347,8 +347,7 @@ class _Metrics(Mapping[str, Metric]):
             return Metric(key, f"Not scored: {silent}", "share", f"Share of completions that the part {silent!r} of "
                           "the reward did not score.", scale="rate", better="lower", short=silent)
         if key.startswith(OWN) and (name := key.removeprefix(OWN)):
-            return Metric(key, name, "", "A metric of the trainer, under its own name.",
-                          short=name)
+            return Metric(key, name, "", "A metric of the trainer, under its own name.", short=name)
         return self._declared[key]
 
     def __iter__(self) -> Iterator[str]:

@@ -106,8 +106,7 @@ def _run_enough(store: Store, chosen: Study, quiet: bool) -> None:
     found = _result(store, chosen)
     need = needed_to_decide(chosen, found.by_label) if found else None
     if need and need.seeds is None:
-        print(f"labcore: {chosen.title} needs more than {MOST} seeds per setting: no runs are added",
-              file=sys.stderr)
+        print(f"labcore: {chosen.title} needs more than {MOST} seeds per setting: no runs are added", file=sys.stderr)
     elif need:
         _run_all(store, chosen, plan.to_decide(chosen, _runs(store, chosen), need), quiet)
 

@@ -62,8 +62,7 @@ def add_to(add: Add, add_run: Callable[[argparse.ArgumentParser], None]) -> None
     what.add_argument("--cancel", action="store_true", help="stop its queued and running runs")
     what.add_argument("--resume", action="store_true", help="resume its stopped runs, here in the foreground")
     what.add_argument("--name", help="name the sweep; an empty name removes it")
-    what.add_argument("--status", action="store_true",
-                      help="only its progress and the estimated time left")
+    what.add_argument("--status", action="store_true", help="only its progress and the estimated time left")
     _add_report(some)
 
 

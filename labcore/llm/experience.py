@@ -124,8 +124,7 @@ class Batch:
         if self.selective:
             kept = len(rollout.ids) if rollout.kept is None else float(rollout.kept.sum())
             of = rollout.ids if self.delayed else whole.texts
-            metrics |= {"selection/kept_frac": kept / len(of),
-                        "selection/rounds": float(len(self.sampled))}
+            metrics |= {"selection/kept_frac": kept / len(of), "selection/rounds": float(len(self.sampled))}
         if rollout.age is not None:
             metrics |= {"sample_age/mean": float(rollout.age.double().mean()),
                         "sample_age/max": float(rollout.age.max())}

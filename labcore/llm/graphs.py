@@ -264,8 +264,7 @@ class Graphs:
         self._tidy()
         return completions
 
-    def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int,
-                  eos: Ends) -> tuple[_Kept, Completions]:
+    def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int, eos: Ends) -> tuple[_Kept, Completions]:
         """A new recording that has passed its check, on this batch or on an earlier one, and the completions of this
         batch."""
         decoder = StaticDecoder(batch.model, batch.shape, Generator(batch.generator.device))

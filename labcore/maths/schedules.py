@@ -33,8 +33,7 @@ def cosine(at: float, warmup_steps: int, steps: int) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (at - warmup_steps) / max(1, steps - warmup_steps))))
 
 
-SCHEDULES: dict[str, Callable[[float, int, int], float]] = {
-    "constant": constant, "linear": linear, "cosine": cosine}
+SCHEDULES: dict[str, Callable[[float, int, int], float]] = {"constant": constant, "linear": linear, "cosine": cosine}
 
 
 # ---------------------------------------------------------------- controllers

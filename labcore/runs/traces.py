@@ -116,8 +116,7 @@ def axes_of(counters: Iterable[Sequence[float] | np.ndarray],
     return axes | ({"updates": metrics["updates"]} if "updates" in metrics else {})
 
 
-def changes_of(spec: RunSpec,
-               events: Iterable[Event]) -> tuple[tuple[int, ...], tuple[tuple[int, str, Any], ...]]:
+def changes_of(spec: RunSpec, events: Iterable[Event]) -> tuple[tuple[int, ...], tuple[tuple[int, str, Any], ...]]:
     """(breaks, changes): the steps after which knobs were changed mid-run, and what was changed.
 
     The step before the first one that a change counts in, also where it was made in the middle of that.

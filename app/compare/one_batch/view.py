@@ -96,8 +96,7 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
 
 def _models(runs: Sequence[RunRow]) -> list[str]:
     """The checkpoints of the runs, each run's newest first."""
-    return list(dict.fromkeys(each.name for run in runs for each in (Model(run.id).pinned,
-                                                                     *reversed(offered(run.id)))))
+    return list(dict.fromkeys(each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id)))))
 
 
 def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: Mapping[str, int]) -> None:

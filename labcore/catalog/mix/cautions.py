@@ -26,14 +26,12 @@ def _surrogate(values: Values) -> Surrogate:
 
 def _scaled(values: Values) -> bool:
     """True if advantages are divided by a spread."""
-    return _advantage(values).scaled or (
-        _advantage(values).level == "sequence" and values["normalisation"] != "none")
+    return _advantage(values).scaled or (_advantage(values).level == "sequence" and values["normalisation"] != "none")
 
 
 def _product(values: Values) -> bool:
     """True if each token has the gradient of the whole completion's ratio."""
-    return _surrogate(values).summed or (
-        _surrogate(values).through_ratio and choices.RATIO[values["ratio"]].product)
+    return _surrogate(values).summed or (_surrogate(values).through_ratio and choices.RATIO[values["ratio"]].product)
 
 
 def _per_token(values: Values) -> bool:

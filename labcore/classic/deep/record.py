@@ -35,8 +35,7 @@ def clip_view(found: Mapping[str, list[float]], clip_low: float, clip_high: floa
 # The surrogates along the straight line from θ_old through θ_new: where a step could have gone.
 
 ALPHAS = tuple(round(-0.5 + 0.1 * i, 1) for i in range(31))  # 0 is θ_old, 1 is θ_new
-CURVES = {"kl/step": "kl", "surrogate/cpi": "cpi", "surrogate/clip": "clip",
-          "surrogate/kl_penalised": "kl_penalised"}
+CURVES = {"kl/step": "kl", "surrogate/cpi": "cpi", "surrogate/clip": "clip", "surrogate/kl_penalised": "kl_penalised"}
 EVERY = 5
 
 

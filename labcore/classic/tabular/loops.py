@@ -103,5 +103,4 @@ def _record(session: TabularSession, metrics: dict[str, float], picture: Callabl
     metrics = {**metrics, **measures(session)}
     kept = {key: float(value) for key, value in metrics.items() if isfinite(value)}
     drawn = picture() if due(session) else None
-    return Record(session.step, 0, kept, session.env_steps, drawn,
-                  look=None if drawn else lambda: (picture(), None))
+    return Record(session.step, 0, kept, session.env_steps, drawn, look=None if drawn else lambda: (picture(), None))

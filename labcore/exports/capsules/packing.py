@@ -260,8 +260,7 @@ def _portable(spec: RunSpec, model: str | None) -> RunSpec:
 
 def _without_places(spec: RunSpec) -> Callable[[Any], Any]:
     """A function that takes the names of the user's folders out of the texts in something JSON-clean."""
-    own = (spec.data, *(name for name in (spec.model, str(spec.knobs.get("teacher", "")))
-                        if Path(name).is_absolute()))
+    own = (spec.data, *(name for name in (spec.model, str(spec.knobs.get("teacher", ""))) if Path(name).is_absolute()))
     known = [*((place, Path(place).name) for place in own if place), (str(home()), "RL_LAB_HOME"),
              (str(Path.home()), "~")]
     named = [(place, name) for place, name in known if len(Path(place).parts) > 1]

@@ -122,8 +122,7 @@ class _Rerun:
                                                           teacher=teacher), mine=True)
         for folder in [capsule.first, capsule.first.parent / BESIDE] if capsule.first else []:
             if folder.is_dir():
-                shutil.copytree(folder, run_folder(self._run_id) / CHECKPOINTS / folder.name,
-                                copy_function=atomic.link)
+                shutil.copytree(folder, run_folder(self._run_id) / CHECKPOINTS / folder.name, copy_function=atomic.link)
         for event in capsule.events:
             if has_place(event):
                 self._store.log(self._run_id, event.kind, event.payload, event.step)
@@ -159,8 +158,7 @@ class _Rerun:
 
     def _causes(self, difference: Difference) -> tuple[str, ...]:
         """Possible causes of a difference: other weights, and the versions that differ at the step in question."""
-        made_with = [entry for entry in self._capsule.manifest["made_with"]
-                     if entry.get("from", 0) < difference.step]
+        made_with = [entry for entry in self._capsule.manifest["made_with"] if entry.get("from", 0) < difference.step]
         before = made_with[-1] if made_with else self._capsule.manifest["exported_with"]
         found = changed(before, (versions.noted(run_folder(self._run_id)) or [versions.here()])[-1])
         return (*(["the model, whose weights are others than those the run began with"] if self._other_model() else []),

@@ -59,8 +59,7 @@ def _engine(model: str) -> Rules:
 def _optimizer(*prefixes: str) -> Rules:
     """The numbers of Adam and the schedule; the last of `prefixes` is the critic's where there are two."""
     def at(option: str, value: Any, plan: Plan) -> dict[str, Any]:
-        return {f"--{prefix}{option}": value for prefix in (
-            prefixes if plan.critic else prefixes[:1])}
+        return {f"--{prefix}{option}": value for prefix in (prefixes if plan.critic else prefixes[:1])}
 
     betas = given(lambda plan, value: at("adam.betas", plan.betas, plan))
     return {"schedule": given(lambda plan, value: at("lr_scheduler", plan.scheduler, plan)),

@@ -24,8 +24,7 @@ def _listed(values: Tensor) -> Values:
     return [None if isnan(value) else round(value, 5) for value in values.tolist()]
 
 
-def as_steps(tokens: Sequence[str], scores: Sequence[float | None],
-             gold: Sequence[float | None]) -> list[list[Any]]:
+def as_steps(tokens: Sequence[str], scores: Sequence[float | None], gold: Sequence[float | None]) -> list[list[Any]]:
     """[text, score, gold] of each step: its tokens up to the one that has its score; gold is None without a verifier.
 
     >>> as_steps(["2", "*", "3", ""], [None, 0.9, 0.8, 0.1], [])

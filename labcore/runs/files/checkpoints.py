@@ -165,8 +165,7 @@ def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> No
     folders = dict(local(run_folder))
     for path in list(folders.values())[:-keep]:
         drop_optimizer(path)
-    for step in spare(list(sizes(run_folder).items()), keep, marked, ladder_bytes(run_folder),
-                      best_here(run_folder)):
+    for step in spare(list(sizes(run_folder).items()), keep, marked, ladder_bytes(run_folder), best_here(run_folder)):
         _rename_away(folders[step])
     _clear(run_folder / CHECKPOINTS)
 

@@ -136,8 +136,7 @@ def _object(name: str, index: int, raw: bytes, last: bool) -> dict[str, Any]:
     cut = (f"Line {index} of {name} ends in the middle, so the file was cut off: copy it again, or remove that "
            "line.")
     if b"\0" in raw:
-        raise LabError(f"Line {index} of {name} has NUL bytes, so it is not JSON: give a UTF-8 file of JSON "
-                       "lines.")
+        raise LabError(f"Line {index} of {name} has NUL bytes, so it is not JSON: give a UTF-8 file of JSON lines.")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -149,13 +148,11 @@ def _object(name: str, index: int, raw: bytes, last: bool) -> dict[str, Any]:
         value = untrusted.json_of(text)
     except untrusted.NotJSON as error:
         if not isinstance(wrong := error.__cause__, json.JSONDecodeError):
-            raise LabError(f"Line {index} of {name} is JSON that cannot be read ({error}): simplify it."
-                           ) from error
+            raise LabError(f"Line {index} of {name} is JSON that cannot be read ({error}): simplify it.") from error
         if last and text.lstrip().startswith("{") and not text.rstrip().endswith("}"):
             raise LabError(cut) from error
         if index == 1 and text.strip() in ("[", "[{", "{"):
-            raise LabError(f"{name} is JSON, but not JSON lines: write one object on each "
-                           "line.") from error
+            raise LabError(f"{name} is JSON, but not JSON lines: write one object on each line.") from error
         remedy = ("write null or a number, or a text in quotes" if wrong.msg.endswith(untrusted.NO_VALUE)
                   else "write one JSON object per line")
         raise LabError(f"Line {index} of {name} is not JSON ({wrong.msg} at place {wrong.pos + 1}): {remedy}."

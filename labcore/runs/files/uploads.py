@@ -98,8 +98,7 @@ def check(paths: Iterable[str]) -> list[str]:
     kept = [path for path in paths if root() in Path(path).absolute().parents]
     for path in kept:
         if not storage.has(path, sure=True):
-            raise LabError(f"{Path(path).name} was deleted by a clean-up, since no run used it: upload it "
-                           "again.")
+            raise LabError(f"{Path(path).name} was deleted by a clean-up, since no run used it: upload it again.")
     return [path for path in kept if Path(path).exists()]
 
 

@@ -157,8 +157,7 @@ def _not_utf8(content: bytes) -> tuple[int, int]:
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        return (0, 0) if content.startswith(GZIP) else (content.count(b"\n", 0, error.start) + 1,
-                                                        content[error.start])
+        return (0, 0) if content.startswith(GZIP) else (content.count(b"\n", 0, error.start) + 1, content[error.start])
     return 0, 0
 
 
@@ -264,8 +263,7 @@ def _of_a_chart(column: str) -> tuple[str, str]:
 
 def _places(layout: Layout, title: str) -> bool:
     """True if a column places or counts rows."""
-    return any(is_axis(axis, title) for axis in layout.axes) or any(
-        key in _COUNTS for key, _ in known(layout, title))
+    return any(is_axis(axis, title) for axis in layout.axes) or any(key in _COUNTS for key, _ in known(layout, title))
 
 
 def _fill(source: Source, layout: Layout) -> None:

@@ -300,8 +300,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     data = str(path_of(Path(data).resolve())) if data else None
     model = str(path_of(Path(model).resolve())) if model not in MODELS and Path(model).is_dir() else model
     twin = twin or parent is None
-    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin,
-                   mix)
+    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin, mix)
 
 
 def _checked(row: Algorithm, task: Task, knobs: dict[str, Value], absent: bool) -> dict[str, Value]:

@@ -181,8 +181,7 @@ class NoTeacher(LabError):
 
 def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
     """Check that a task's own pairs come from a task that brings them, and others from one with a verifier."""
-    fits = {choice.key: task_row.pairs if choice.from_file else task_row.verifiable
-            for choice in choices.PAIRS.members}
+    fits = {choice.key: task_row.pairs if choice.from_file else task_row.verifiable for choice in choices.PAIRS.members}
     if "pairs" in knobs and not fits[str(knobs["pairs"])]:
         able = " or ".join(f"`pairs={key}`" for key, fit in fits.items() if fit)
         raise LabError(f"The source of pairs `{knobs['pairs']}` does not go with the task {task_row.key!r}: set "

@@ -81,8 +81,7 @@ class SQLite(Dialect):
         connection.exec_driver_sql("BEGIN IMMEDIATE" if _turn(connection) else "BEGIN")
 
     def file(self, connection: sa.Connection) -> str | None:
-        path: str = connection.exec_driver_sql(
-            "SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
+        path: str = connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
         return path
 
     def damage(self, connection: sa.Connection) -> str | None:

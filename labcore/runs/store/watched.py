@@ -67,8 +67,7 @@ class Taking:
     def metrics(self, run_id: str, step: int) -> dict[str, float] | None:
         """Return the metrics of a step; None if it does not exist."""
         self.flush()
-        text = self._connection.scalar(sa.select(steps.c.metrics).where(
-            steps.c.run_id == run_id, steps.c.step == step))
+        text = self._connection.scalar(sa.select(steps.c.metrics).where(steps.c.run_id == run_id, steps.c.step == step))
         return None if text is None else cells.metrics_of([text])[0]
 
     def amend(self, run_id: str, step: int, more: Mapping[str, float]) -> None:
