@@ -240,14 +240,10 @@ def _settings(row: RunRow) -> list[list[str]]:
               "seed": spec.seed, "steps": spec.steps}
     said = [[naming.title(key).capitalize() if key == "seed" else naming.title(key), naming.written(key, value), ""]
             for key, value in fields.items() if value not in (None, "")]
-    said += [[knob.title, _value(knob.key, spec.knobs[knob.key], knob.unit),
+    said += [[knob.title, f"{naming.written(knob.key, spec.knobs[knob.key])} {knob.unit}".strip(),
               "same" if spec.knobs[knob.key] == knob.default else ""]
              for knob in spec.declared if knob.key in spec.knobs and spec.knobs[knob.key] not in ("", None)]
     return [[name, clean(value), mark] for name, value, mark in said]
-
-
-def _value(key: str, value: Any, unit: str) -> str:
-    return f"{naming.written(key, value)} {unit}".strip()
 
 
 def _events(of: Feed) -> list[list[Any]]:

@@ -87,9 +87,7 @@ def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _task(run: RunSpec) -> TextTask | None:
     """Return the task of a run; None for a watched run."""
-    if not run.task_row.source:
-        return None
-    return make_task(run.task_row, run.knobs, run.data)
+    return make_task(run.task_row, run.knobs, run.data) if run.task_row.source else None
 
 
 def _scores(run_id: str, run: RunSpec, task: TextTask | None, by: str, knobs: Mapping[str, Any]) -> Scores:

@@ -152,9 +152,7 @@ TOLERANCE = {"fp32": 0.01, "bf16": 0.2}  # nats at temperature 1, mean of the fi
 
 def of_device(device: torch.device) -> Graphs | None:
     """The recordings of a new run; None where steps cannot be recorded."""
-    if device.type != "cuda":
-        return None
-    return Graphs(CudaRecorder(), KEPT)
+    return Graphs(CudaRecorder(), KEPT) if device.type == "cuda" else None
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,7 @@ def _preference(pair: Unlabelled, pick: str) -> dict[str, Any]:
 
 def name(spec: RunSpec) -> str:
     """Twelve hex digits for the task, its file, and the model of a run."""
-    text = json.dumps([spec.task, spec.data, spec.model])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps([spec.task, spec.data, spec.model]).encode()).hexdigest()[:12]
 
 
 def path(spec: RunSpec) -> Path:

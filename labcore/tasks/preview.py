@@ -44,8 +44,7 @@ def findings(result: Mapping[str, Any], spec: RunSpec) -> list[Said]:
     found = [*_template(result)]
     if "rows" in result:
         found += [*_rows(result, spec), *_long(result, spec), *_lengths(result)]
-    order = (WARNING, NOTE, GOOD)
-    return sorted(found, key=lambda said: order.index(said.level))
+    return sorted(found, key=lambda said: (WARNING, NOTE, GOOD).index(said.level))
 
 
 def of_answers(result: Mapping[str, Any], spec: RunSpec) -> list[Said]:

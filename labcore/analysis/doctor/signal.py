@@ -174,9 +174,7 @@ def stronger_kl(view: RunView) -> dict[str, Any]:
     are off."""
     if view.knobs.get("kl_placement") == "off":
         return view.fix("kl_placement", "loss") if view.knobs.get("beta") else {}
-    if view.knobs.get("beta") == 0:
-        return view.fix("beta", FIRST_BETA)
-    return view.scaled("beta", 3)
+    return view.fix("beta", FIRST_BETA) if view.knobs.get("beta") == 0 else view.scaled("beta", 3)
 
 
 def _name(key: str) -> str:

@@ -48,8 +48,7 @@ class Course:
     @property
     def next_seed(self) -> int | None:
         """The seed that would be run next; None where there are enough."""
-        seeds = {*self.seeds, *self.lesson.seeds}
-        return None if len(self.seeds) >= MOST_SEEDS else max(seeds) + 1
+        return None if len(self.seeds) >= MOST_SEEDS else max({*self.seeds, *self.lesson.seeds}) + 1
 
     def of(self, setup: Setup) -> list[RunRow]:
         return [row for (name, _), row in self.rows.items() if name == setup.name]
@@ -82,16 +81,12 @@ def course(store: Store, lesson: Lesson, sweep_id: str) -> Course:
     found: dict[tuple[str, int], RunRow] = {}
     by_spec = {setup.spec.to_json(): setup.name for setup in lesson.setups}
     for row in sweep.sweep(store, sweep_id).runs:
-        name = by_spec.get(_without_seed(row.spec))
+        name = by_spec.get(Setup("", "", row.spec).at(0).to_json())  # whatever its seed
         if name is not None:
             found[name, row.spec.seed] = row
     if not found:
         raise LabError("The lesson was changed since these runs were made: run it again.")
     return Course(lesson, sweep_id, found)
-
-
-def _without_seed(spec: RunSpec) -> str:
-    return Setup("", "", spec).at(0).to_json()
 
 
 def verdict(store: Store, found: Course) -> Verdict | None:

@@ -66,9 +66,7 @@ def no_episodes(found: list[Line], tool: str, version: str) -> str:
 def quoted(word: object) -> str:
     """A word as the shell takes it; the variables of the script stay what they stand for."""
     text = str(word)
-    if re.search(r"\$(MODEL|GPUS|TEMPLATE)\b", text):
-        return f'"{text}"'
-    return shlex.quote(text)
+    return f'"{text}"' if re.search(r"\$(MODEL|GPUS|TEMPLATE)\b", text) else shlex.quote(text)
 
 
 def array(rows: Iterable[tuple[str, str]]) -> str:

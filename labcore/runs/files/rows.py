@@ -52,9 +52,7 @@ def _rows(path: Path) -> Iterator[Place]:
         return _parquet(name, content)
     if content.lstrip()[:1] == b"[":
         return _array(name, content)
-    if suffix in DELIMITED:
-        return _delimited(name, content, DELIMITED[suffix])
-    return objects(name, content)
+    return _delimited(name, content, DELIMITED[suffix]) if suffix in DELIMITED else objects(name, content)
 
 
 def _array(name: str, content: bytes) -> Iterator[Place]:
