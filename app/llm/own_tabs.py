@@ -8,7 +8,7 @@ from app import charts, cost, theme
 from app.components.figure_chart import figure_chart
 from app.llm import action_tab, judge_tab, probes, process_tab, proxy_tab, reward_tab
 from app.llm.microscope import view as microscope
-from app.surrogate import explorer, tokens
+from app.surrogate import place, tokens
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
@@ -22,7 +22,7 @@ LINE_LATER = ("The line through an update appears with the first step. For a mod
 
 def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
     kind = theme.ground()
-    explorer.link_to(run, step)
+    place.link_to(run, step)
     left, right = st.columns(2, gap="large")
     with left:
         _clip_picture(run, feed, step, kind)
