@@ -1,5 +1,4 @@
-"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one of them is
-running."""
+"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one is running."""
 
 from __future__ import annotations
 

@@ -156,8 +156,7 @@ def measured(better: str) -> str:
 
 
 def rows_in_order(table: Table, measure: str = "") -> list[Row]:
-    """Best mean by a measure first (by the table's first verdict without one); as they came where neither more nor
-    less is better."""
+    """Best mean by a measure first (by the table's first verdict without one); as they came where none is better."""
     measure = measure or next(iter(table.verdicts), FINAL)
     if not table.better:
         return list(table.rows)

@@ -1,5 +1,4 @@
-"""Draw what the maze page shows besides curves: the editor before a run; the board and one of its cells during and
-after."""
+"""Draw what the maze page shows besides curves: the editor before a run, then the board and one of its cells."""
 
 from __future__ import annotations
 

@@ -100,8 +100,7 @@ def _run(row: RunRow, of: Feed) -> dict[str, Any]:
 
 
 def _algorithm(row: RunRow, with_tokens: bool) -> dict[str, Any]:
-    """Return the run's equation and the functions in the arithmetic of its tokens; both are unknown for a watched
-    run."""
+    """The run's equation and the functions in the arithmetic of its tokens; both are unknown for a watched run."""
     if row.spec.kind_row.elsewhere:
         return {"equation": "", "paper": "", "sources": {}}
     found = equation.named_sources(row.spec.row, row.spec.knobs) if with_tokens else {}
@@ -309,8 +308,7 @@ def _compared(store: Store, rows: Sequence[RunRow]) -> str:
 
 
 def _verdict(found: Sequence[Group], metric: Metric) -> str:
-    """The sentence that says who is ahead at each equal cost and which settings differ; empty if all runs have one
-    setting."""
+    """The sentence on who is ahead at each equal cost and which settings differ; empty if all runs have one setting."""
     able = [each for each in criteria(found, metric.key) if each != BEST]
     if len(found) < 2 or not able:
         return ""

@@ -1,5 +1,4 @@
-"""The link parameters of the surrogate explorer: the run whose tokens it shows, and everything that can be dragged in
-it."""
+"""The link parameters of the surrogate explorer: the run of its tokens, and all that can be dragged."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ PAGE = "../pages/surrogate.py"
 
 
 def can_be_drawn(choice: Surrogate) -> bool:
-    """True if the explorer can draw the surrogate: it has a twin in JavaScript that needs only numbers and the
-    ratio."""
+    """True if the explorer can draw it: it has a twin in JavaScript that needs only numbers and the ratio."""
     return choice.needs_ratio and is_drawn(choice.key) and all(knob.type in (int, float) for knob in choice.knobs)
 
 

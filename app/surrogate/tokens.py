@@ -24,8 +24,7 @@ NEWEST = 10**9
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of one step. `knobs` are in force there, `surrogate` is what the run maximises, `delta` TRPO's
-    radius."""
+    """The tokens of a step, the `knobs` in force, the `surrogate` that the run maximises, and TRPO's radius `delta`."""
 
     step: int
     dots: list[Dot]

@@ -133,8 +133,7 @@ def _downloads(run: RunRow) -> None:
 
 
 def _whole(run: RunRow, best: bool) -> None:
-    """Offer the zip, with the best or the newest checkpoint, and the capsule. A watched run has neither checkpoint nor
-    capsule."""
+    """Offer the zip, with the best or the newest checkpoint, and the capsule. A watched run has neither."""
     elsewhere = run.spec.kind_row.elsewhere
     ready = run.step > 0 if elsewhere else checkpoint.newest_step(run_folder(run.id)) is not None
     st.download_button("Download everything (zip)", lambda: _zip(run.id, best), f"{run.id}.zip", "application/zip",

@@ -58,8 +58,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
 
 
 def _side(run: RunRow | None, draft: Draft | None, form: Callable[[Draft], None] | None) -> None:
-    """The setup of the run, then its knobs. A phone folds the knobs, and of a run that has ended both, so that its
-    curves are first."""
+    """The setup of the run, then its knobs. A phone folds the knobs, and both after the end of a run."""
     if run is None:
         _setup(run, draft)
     st.checkbox("Show the knobs", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS

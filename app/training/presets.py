@@ -186,8 +186,7 @@ def legend(preset: Preset) -> str:
 
 
 def picture(preset: Preset) -> str:
-    """The recorded curves of a preset as an image; behind them, pale, that of the preset beside it. Empty where none is
-    recorded."""
+    """The recorded curves of a preset as an image, with the preset beside it pale behind them. Empty without any."""
     if preset.key not in recorded():
         return ""
     curves = recorded()[preset.key].curves

@@ -1,5 +1,4 @@
-"""The page Watch: it shows a watched run as the page of language models shows its runs. Without a run it
-explains how to send one."""
+"""The page Watch: a watched run as the page of language models shows its runs; without a run, how to send one."""
 
 from __future__ import annotations
 

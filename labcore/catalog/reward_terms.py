@@ -94,8 +94,7 @@ def weights(text: str, count: int) -> list[float]:
 
 
 def of(knobs: Mapping[str, Any]) -> tuple[Term, ...]:
-    """The terms of a run's reward; none where it is no such sum, or one that cannot be read: what checks a spec asks
-    `terms`."""
+    """The terms of a run's reward; none where it is no such sum, or cannot be read, which `terms` checks."""
     if knobs.get("reward_source") != SOURCE:
         return ()
     try:

@@ -1,5 +1,4 @@
-"""The protocol `add(name, command, help)`, by which a module adds its commands to the parser; it returns the command's
-parser."""
+"""The protocol `add(name, command, help)`, by which a module adds its commands; it returns the command's parser."""
 
 from __future__ import annotations
 

@@ -77,8 +77,7 @@ def warn(*specs: RunSpec) -> None:
 
 
 def spec_of(options: argparse.Namespace) -> RunSpec:
-    """The spec that the options of `run` ask for. Raises LabError if they do not go together, or something named is not
-    there."""
+    """The spec that the options of `run` ask for. Raises LabError if they do not fit, or name what is not there."""
     environments.take(options)
     _take_preset(options)
     files = {key: path_of(getattr(options, key)) for key in ("prompts", "preferences", "text")

@@ -75,8 +75,7 @@ def register(words: Sequence[str], run: RunRow) -> None:
 
 
 def check(spec: RunSpec) -> None:
-    """Check before a run that its rows have the columns that its functions ask for. Raises LabError if one is
-    missing."""
+    """Check before a run that its rows have the columns its functions need. Raises LabError if one is missing."""
     if terms := reward_terms.of(spec.knobs):
         columns = reward_call.columns_of(make_task(spec.task_row, spec.knobs, spec.data))
         reward_call.check_columns(terms, columns)

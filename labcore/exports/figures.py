@@ -74,8 +74,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure: the metric whose axis it has, whether its shares are `small`, its lines, and the changes of knobs:
-    (x, text)."""
+    """One figure: the metric of its axis, whether shares are `small`, its lines, and changes of knobs: (x, text)."""
 
     name: str
     metric: Metric

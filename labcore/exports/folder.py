@@ -154,8 +154,7 @@ def write_knobs(path: Path, changes: Sequence[Change]) -> None:
 
 
 def _copy_checkpoint(run_id: str, target: Path, best: bool) -> None:
-    """Copy the newest policy, or the best. The worker may delete the one being copied when there are newer ones or a
-    better one: then again."""
+    """Copy the newest policy, or the best. Once more if the worker deletes it meanwhile for a newer or better one."""
     folder = run_folder(run_id)
     while True:
         step = checkpoint.best_step(folder) if best else checkpoint.newest_step(folder)

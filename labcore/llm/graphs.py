@@ -263,8 +263,7 @@ class Graphs:
         return completions
 
     def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int, eos: Ends) -> tuple[_Kept, Completions]:
-        """A new recording that has passed its check, on this batch or on an earlier one, and the completions of this
-        batch."""
+        """A new recording that has passed its check, on this or an earlier batch, and the completions of this one."""
         decoder = StaticDecoder(batch.model, batch.shape, Generator(batch.generator.device))
         first = None if self._is_proven(batch, decoder) else self._first(batch, decoder, limit)
         beside = next((kept.recording for kept in self._kept.values()), None)

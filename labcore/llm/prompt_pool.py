@@ -46,8 +46,7 @@ def _drawn(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndar
 
 
 def _repeated(weights: np.ndarray, share: float, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `count` places, which are more than there are, so some repeat: by their weights, and a `share` of them
-    uniformly."""
+    """Draw `count` places, more than there are, so some repeat: by their weights, and a `share` uniformly."""
     if (weights == weights[0]).all():
         return rng.choice(len(weights), count)
     return rng.choice(len(weights), count, p=(1 - share) * weights / weights.sum() + share / len(weights))

@@ -54,8 +54,7 @@ def published(name: str, knobs: Mapping[str, Any]) -> TextScorer | TextStepScore
 
 
 def _check_steps(knobs: Mapping[str, Any], name: str, scorer: nn.Module) -> None:
-    """Check that a reward model scores whole answers or steps, as the run's reward source requires. Raises LabError if
-    it does not."""
+    """Check that a reward model scores whole answers or steps, as the reward source asks. Raises LabError if not."""
     wanted = choices.scores_steps(knobs)
     if wanted and not scores_steps(scorer):
         raise LabError(f"The reward model {name} scores whole answers, not steps: set `reward_source=reward_model`, or "

@@ -158,8 +158,7 @@ def check(parent: RunSpec, spec: RunSpec) -> None:
 
 
 def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
-    """The spec of the parent and its checkpoint that the fork `run_id` starts from. Raises LabError if both are
-    gone."""
+    """The parent's spec and checkpoint that the fork `run_id` starts from. Raises LabError if both are gone."""
     assert spec.parent is not None, "only a fork has a beginning"
     parent, step = spec.parent
     start = run_folder(run_id) / START

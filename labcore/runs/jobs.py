@@ -168,8 +168,7 @@ def fail(job: str, sentence: str) -> None:
 
 
 def do(spec: Spec) -> dict[str, Any]:
-    """The result of `spec`, computed in this process. Raises LabError if there is no such job, or it cannot be done as
-    it was asked for."""
+    """The result of `spec`, computed in this process. Raises LabError if there is none, or it cannot be done so."""
     name = str(spec.get("job"))
     if name not in JOBS:
         raise LabError(f"There is no job {quoted(name)}: {suggestion(name, list(JOBS))}")

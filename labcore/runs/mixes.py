@@ -69,8 +69,7 @@ def saved() -> tuple[list[Mix], list[str]]:
 
 
 def find(name: str) -> Mix:
-    """The saved mix of that name, whatever its capital letters. Raises LabError if there is none, or the file cannot be
-    read."""
+    """The saved mix of that name, in any case. Raises LabError if there is none, or the file cannot be read."""
     there, _ = saved()
     for mix in there:
         if _same(mix.name, name):

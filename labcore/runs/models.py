@@ -70,8 +70,7 @@ def offered(run: str) -> list[Model]:
 
 
 def source(model: Model) -> Source:
-    """The source to load `model` from. Raises LabError if the run or the checkpoint is not there, or what it started
-    from is gone."""
+    """The source to load `model` from. Raises LabError if the run, its checkpoint or its start is gone."""
     spec = spec_of(model.run)
     if model.stage == START:
         root = _root(spec)

@@ -238,6 +238,5 @@ def make_task(row: Task, knobs: Mapping[str, Value], data: str | Path | None = N
 
 
 def check_data(row: Task, data: str | Path | None, knobs: Mapping[str, Value]) -> int | None:
-    """The number of problems in the user's file, after checking all of it; None for a task without a file. Raises
-    LabError as `make_task`."""
+    """The number of problems in the user's file, all checked; None without a file. Raises LabError as `make_task`."""
     return make_task(row, knobs, data).size

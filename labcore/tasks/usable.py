@@ -1,5 +1,4 @@
-"""Read the usable rows of the user's file. The knob `unusable_rows` decides whether other rows stop the run or are left
-out."""
+"""Read the usable rows of the user's file. By the knob `unusable_rows` others stop the run or are left out."""
 
 from __future__ import annotations
 

@@ -76,8 +76,7 @@ def one_more(store: Store, course: Course) -> int:
 
 
 def course(store: Store, lesson: Lesson, sweep_id: str) -> Course:
-    """The lesson's runs as they stand. Runs of another version of the lesson's file are no part of it. Raises LabError
-    if the runs are gone."""
+    """The lesson's runs as they stand, none of another version of its file. Raises LabError if the runs are gone."""
     found: dict[tuple[str, int], RunRow] = {}
     by_spec = {setup.spec.to_json(): setup.name for setup in lesson.setups}
     for row in sweep.sweep(store, sweep_id).runs:

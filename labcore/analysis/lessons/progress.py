@@ -53,8 +53,7 @@ def newest(name: str) -> Attempt | None:
 
 
 def predict(name: str, choice: int | None = None, curve: Sequence[tuple[float, float]] = ()) -> Attempt:
-    """Begin an attempt by a prediction. Raises LabError if there is one already that goes on, or the file cannot be
-    written."""
+    """Begin an attempt by a prediction. Raises LabError if one goes on already, or the file cannot be written."""
     with _changing() as entries:
         if _open(entries.get(name, [])):
             raise LabError("You have already made a prediction: it cannot be changed once its runs have started.")

@@ -24,8 +24,7 @@ _WITHOUT: Mapping[str, Value] = {"updates_per_batch": 1, "mini_batches": 1, "whi
 
 
 def check_name(name: str) -> str:
-    """`name`, if a mix may be called so. Raises LabError if it is too long, has other signs, or is the name of an
-    algorithm."""
+    """`name`, if a mix may have it. Raises LabError if it is too long, has other signs, or is an algorithm's."""
     if not NAME.fullmatch(name):
         raise LabError(f"{quoted(name)} cannot be the name of a mix: use 1 to {LONGEST} letters, digits, spaces or . , "
                        "+ - "

@@ -1,5 +1,4 @@
-"""The nearest row, the equation and the cautions of a mix: pure, so that the page can compute them at every change of a
-knob."""
+"""The nearest row, the equation and the cautions of a mix: pure, for the page computes them at every change."""
 
 from __future__ import annotations
 

@@ -214,9 +214,8 @@ class Physics(Protocol):
 
 
 class TogetherEnvironments(SingleEnvironments):
-    """Worlds of Gymnasium where all copies take their step at once. Seeds, numbers and `state()` are those of
-    `SingleEnvironments`.
-    """
+    """Worlds of Gymnasium whose copies take their step at once. Seeds, numbers and `state()` as
+    `SingleEnvironments`."""
 
     def __init__(self, world: World, count: int, seed: int):
         self._physics: Physics = TOGETHER[str(gym.registry[world.env_id].entry_point)]

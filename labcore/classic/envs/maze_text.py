@@ -97,8 +97,7 @@ def to_text(maze: Maze) -> str:
 
 
 def from_text(text: str) -> Maze:
-    """The maze that `to_text` wrote. Raises LabError if the text is cut or changed, has no start or no goal, or as
-    `Maze`."""
+    """The maze that `to_text` wrote. Raises LabError if it is cut or changed, has no start or goal, or as `Maze`."""
     return unfinished(text).check()
 
 

@@ -118,8 +118,7 @@ def _sound_seen(content: Any) -> bool:
 
 
 def _rows(name: str, folder: Path, end: int) -> Iterator[Step]:
-    """The rows up to step `end`: the first that is none, or is beyond it, is the last that is read. No number has a
-    comma."""
+    """The rows up to step `end`: none is read behind one that is no row or beyond it. No number has a comma."""
     lines = (line.rstrip("\n").split(",") for line in _lines(name, folder, packing.METRICS, ROW_LIMIT))
     header, table = _table(name, packing.METRICS, lines, packing.MOST_CELLS)
     unknown = [key for key in header if key not in METRICS and key not in COUNTERS]
@@ -185,8 +184,7 @@ def _sound_verdict(payload: Mapping[str, Any]) -> bool:
 
 
 def _table(name: str, file: str, lines: Iterator[list[str]], most: int) -> tuple[list[str], Iterator[list[str]]]:
-    """The header and the rows, of at most `most` cells as `packing.cells` counts them. Nothing is read beyond the first
-    row that is none."""
+    """The header and the rows, of at most `most` cells (`packing.cells`), up to the first row that is none."""
     header = next(lines, None)
     if not header or len(set(header)) < len(header):
         raise fault(name, f"its {file} is no table")

@@ -162,8 +162,7 @@ def lines(plan: Plan, rules: Rules, tool: str) -> list[Line]:
 
 
 def _with_clashes(found: list[Line]) -> list[Line]:
-    """The lines, with a note where a later knob gives one of their settings another value, which is the one that
-    counts."""
+    """The lines, with a note where a later knob gives a setting another value, which counts."""
     last = {name: line for line in found for name in line.settings}
     said = []
     for line in found:
@@ -177,8 +176,7 @@ UNKNOWN = Line("", 0, {}, note="nothing is known of it there: look for it in the
 
 
 def _of_choice(plan: Plan, knob: str, value: Any, tool: str) -> Line:
-    """The line of a choice's own knob: the settings that the chosen members declare, or a note that explains why there
-    is no equivalent."""
+    """The line of a choice's own knob: the settings that the members declare, or a note why there is no equivalent."""
     families = [family for family in choices.FAMILIES if knob in choices.own_knobs(family)]
     if not families:
         return UNKNOWN
@@ -247,8 +245,7 @@ def learns_answers(plan: Plan) -> bool:
 
 
 def pairs_of(more: str = "") -> Rule:
-    """A rule for the source of pairs: the scripts sample them once, before training. `more` names an alternative in
-    the tool."""
+    """A rule for the source of pairs: the scripts sample them once, before training. `more`: an alternative there."""
     def rule(plan: Plan, value: Any) -> Line:
         note = "the pairs are sampled once, before training" + (f": {more}" if more else "")
         source = choices.PAIRS[str(value)]

@@ -74,8 +74,7 @@ def frozen_on(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
 
 
 def learner(name: str) -> LlmSession:
-    """The session of a run as it was at the named model: with its reference, critic and optimizers. Raises LabError as
-    `reader`."""
+    """The session of a run at the named model, with reference, critic and optimizers. Raises LabError as `reader`."""
     model = parse(name)
     found = source(model)
     spec = found.spec

@@ -57,8 +57,7 @@ def take(name: str) -> Path | None:
 
 
 def maker(name: str) -> str | None:
-    """The run that made a base which is in the lab's folder; None for one that came with the lab, or whose file is
-    damaged."""
+    """The run that made a base of the lab's folder; None for one that came with the lab, or whose file is damaged."""
     try:
         made_by = written.read(folder(name) / "run.json", dict, "which run made this base is not known").get("run")
     except written.Damaged as error:

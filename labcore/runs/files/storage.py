@@ -112,8 +112,7 @@ def fetch_run(run: str) -> None:
 
 @_answered_by("fetch:bring_log")
 def fetch_log(run: str) -> Path:
-    """The log of a run that no worker has now, with the lines of workers elsewhere; a missing path where there is
-    none."""
+    """The log of a run that no worker has, with the lines of workers elsewhere; a missing path if there is none."""
     return log_file(run)
 
 
@@ -131,8 +130,7 @@ def holds(checkpoint: Path, content: bytes) -> bool:
 
 @_answered_by("fetch:take_along")
 def copy_start(parent: str, step: str, run: str) -> None:
-    """Publish for the fork `run` what it starts from, out of what its parent has published. Raises LabError where the
-    object store is away."""
+    """Publish what the fork `run` starts from, out of its parent's. Raises LabError where the object store is away."""
 
 
 @_answered_by("changes:changed")

@@ -54,8 +54,7 @@ class NotTOML(ValueError):
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The file at `path`, to be read. Raises LabError if there is none, it cannot be read, or it is a folder, a device,
-    a pipe or a socket."""
+    """The file at `path`, to be read. Raises LabError if there is none, it cannot be read, or is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)
     except FileNotFoundError as error:

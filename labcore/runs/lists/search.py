@@ -112,8 +112,7 @@ def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) ->
 
 
 def _values(entry: Entry, key: str) -> tuple[Any, ...]:
-    """The values of the run under the name: its tags one by one, itself, its algorithm, task and model by either
-    name."""
+    """The values of the run under the name: its tags one by one; algorithm, task and model by either name."""
     found = value(entry, key)
     if key == "id":
         return (found, entry.id)

@@ -208,9 +208,7 @@ def _filled(spec: RunSpec) -> RunSpec:
 
 @cache
 def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Value]:
-    """A run's knobs as they were before they came; none of what this lab does not know, which is said where it is
-    used.
-    """
+    """A run's knobs as they were before they came; none that this lab does not know, which is said where it is used."""
     try:
         row = mixed.with_every_knob(algorithm) if mix else kinds.algorithm(algorithm, kind)
         return {knob.key: knob.default if knob.before is None else knob.before
@@ -304,8 +302,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
 
 
 def _checked(row: Algorithm, task: Task, knobs: dict[str, Value], absent: bool) -> dict[str, Value]:
-    """The knobs of a run, which fit each other, with the reward model and the teacher that they name at their
-    checkpoints."""
+    """The knobs of a run, which fit each other, with the reward model and the teacher at their checkpoints."""
     check_together(row, knobs)
     check_pairs(task, knobs)
     check_turns(task, knobs)

@@ -67,8 +67,7 @@ def _check_ranges(knobs: Mapping[str, Value]) -> None:
 
 
 def _check_sampler(knobs: Mapping[str, Value]) -> None:
-    """Check that the weights for another sampler have bounds in order, and are those of tokens where they enter a
-    surrogate's own ratio."""
+    """Check that the weights for another sampler have bounds in order, and are of tokens in a surrogate's own ratio."""
     cap, floor, mode = float(knobs["importance_cap"]), float(knobs["importance_floor"]), str(knobs["importance_mode"])
     if cap and floor > cap:
         raise LabError(f"`importance_floor` {floor:g} is above `importance_cap` {cap:g}, so no ratio is within them: "

@@ -154,8 +154,7 @@ class Keeping(Database):
             yield changes.files(connection)
 
     def summaries(self, names: Sequence[str] | None = None) -> dict[str, str]:
-        """The summaries that `keep_summaries` stored of each run, or for those of `names`; those in the trash as
-        well."""
+        """The summaries that `keep_summaries` stored of each run, or of those of `names`; in the trash as well."""
         query = sa.select(runs.c.id, runs.c.summary).where(runs.c.summary.is_not(None))
         with self._reading() as connection:
             found = connection.execute(query if names is None else query.where(runs.c.id.in_(names)))

@@ -115,8 +115,7 @@ def _seeds(count: int) -> str:
 
 
 def shown(now: Standing, setting: Setting) -> str:
-    """The number of a setting as HTML: a mean with its interval. Of the finished runs alone there is no interval, since
-    they are the better ones."""
+    """The number of a setting as HTML: a mean with its interval. Finished runs alone have none: they are better."""
     if setting.mean is None:
         return NONE
     if setting.whole:
