@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover.plan import Line, Plan, choices_of
+from labcore.exports.handover.plan import Line, Plan
 from labcore.exports.handover.remarks import comment, remarks
+from labcore.exports.handover.rules import choices_of
 
 _HEAD = '''#!/usr/bin/env bash
 # {label} on "{task}" with {tool} {version}, with the settings of the run {run}

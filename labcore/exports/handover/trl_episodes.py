@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from labcore.errors import LabError
 from labcore.exports.handover import environments
-from labcore.exports.handover.plan import IN_THE_CODE, Plan, Rule, Rules, built_in, choice, given, missing
+from labcore.exports.handover.plan import Plan, Rule, Rules
+from labcore.exports.handover.rules import built_in, choice, given, missing
+from labcore.exports.handover.shared_rules import IN_THE_CODE
 
 _ROLLOUT = '''
 
