@@ -1,7 +1,5 @@
 """The protocol `add(name, command, help)`, by which a module adds its commands; it returns the command's parser."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 
