@@ -65,14 +65,10 @@ def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
                    "The chart Clipped counts all tokens of the batch, each with its ratio during the updates.")
 
 
-def _cost(run: RunRow, feed: Feed, step: int) -> None:
-    cost.of_run(run)
-
-
 TABS: Tabs = {
     "Proxy and gold": (proxy_tab.show, proxy_tab.fits), "Reward model": (reward_tab.show, reward_tab.fits),
     "Process reward model": (process_tab.show, process_tab.fits),
     "Microscope": (microscope.show, lambda run: True), "Surrogate": (_surrogate, tokens.has_ratio),
     judge_tab.NAME: (judge_tab.show, judge_tab.fits), action_tab.NAME: (action_tab.show, lambda run: True),
-    "Cost": (_cost, lambda run: True),
+    "Cost": (lambda run, feed, step: cost.of_run(run), lambda run: True),
 }

@@ -36,7 +36,6 @@ from labcore.analysis.compare.best import BEST, criteria, standing
 from labcore.analysis.compare.budget import EQUAL
 from labcore.analysis.compare.groups import Group, apart, groups
 from labcore.analysis.compare.loading import Reader
-from labcore.analysis.compare.statistics import Mean
 from labcore.analysis.compare.table import Table, compare
 from labcore.analysis.doctor import doctor
 from labcore.catalog.metric import Metric
@@ -324,7 +323,8 @@ def _verdict(found: Sequence[Group], metric: Metric) -> str:
 def _table(table: Table, metric: Metric, runs: Sequence[str]) -> str:
     head = ["Setting", "Seeds", f"{metric.label}, at the end",
             *(f"at {wording.place(at)} {AXES[axis]}" for axis, at in table.equal.items()), "Time"]
-    means = [[_mean(each, metric) for each in (row.final, *map(row.equal.get, table.equal))] for row in table.rows]
+    means = [["–" if each is None else metric_text(metric, each.mean, exact=True) for each in (
+        row.final, *map(row.equal.get, table.equal))] for row in table.rows]
     body = [[row.label, str(row.seeds), *said, duration(row.seconds.mean) if row.seconds else "–"]
             for row, said in zip(table.rows, means, strict=True)]
     differing, some = ([[naming.title(key), *(naming.written(key, value) if value is not None else "–"
@@ -336,10 +336,6 @@ def _table(table: Table, metric: Metric, runs: Sequence[str]) -> str:
     return (_html(head, body, hues) + "".join(f"<p>{escape(clean(note))}</p>" for note in table.notes)
             + ("<h3>Settings that differ</h3>" if differing or some else "")
             + (_html(groups, differing) if differing else "") + wording.folded(len(some), _html(groups, some)))
-
-
-def _mean(mean: Mean | None, metric: Metric) -> str:
-    return "–" if mean is None else metric_text(metric, mean.mean, exact=True)
 
 
 def _html(head: Iterable[str], body: Iterable[Sequence[str]], hues: Sequence[Sequence[str]] = ()) -> str:

@@ -87,7 +87,8 @@ def _of_tokens(shown: Tokens) -> dict[str, Any]:
 def _of_run(place: Place) -> Tokens | None:
     """The choice of a run and of its step, and the tokens of it; a sentence where it has none."""
     found = lab().find(place.run)
-    known = {run.id: run for run in (*([found] if found else ()), *_recent()) if tokens.has_ratio(run)}
+    recent = lab().store.runs(limit=RECENT, apart=False, of_sweep=OF_SWEEP)
+    known = {run.id: run for run in (*([found] if found else ()), *recent) if tokens.has_ratio(run)}
     if place.run and found is None:
         st.warning(literal(session.missing(place.run)), icon=":material/error:")
     if not known and found is None:
@@ -100,10 +101,6 @@ def _of_run(place: Place) -> Tokens | None:
         st.caption(f"The explorer has no curve for the surrogate of this run "
                    f"({choices.SURROGATE[str(own)].label}), so it draws the run's tokens on the unclipped one.")
     return shown
-
-
-def _recent() -> list[RunRow]:
-    return lab().store.runs(limit=RECENT, apart=False, of_sweep=OF_SWEEP)
 
 
 def _run_of(place: Place, known: dict[str, RunRow]) -> None:

@@ -70,7 +70,7 @@ def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
     run_id, by, until = str(spec["run"]), str(spec["by"]), int(spec["until"])
     run = RunSpec.in_folder(storage.fetch(run_folder(run_id) / "spec.json").parent)
     there = [step for step in step_files.steps_of(run_id, "samples") if step <= until]
-    task = _task(run)
+    task = make_task(run.task_row, run.knobs, run.data) if run.task_row.source else None
     scores = _scores(run_id, run, task, by, {**KNOBS, **spec["knobs"]})
     steps, rows = _chosen(run_id, there, task, int(spec["most"]))
     rows = [row for row in rows if not math.isnan(row.reward)]
@@ -83,11 +83,6 @@ def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
     if not read_only():
         _keep(run_id, jobs.job_id({"job": JOB, **spec}), found)
     return found
-
-
-def _task(run: RunSpec) -> TextTask | None:
-    """Return the task of a run; None for a watched run."""
-    return make_task(run.task_row, run.knobs, run.data) if run.task_row.source else None
 
 
 def _scores(run_id: str, run: RunSpec, task: TextTask | None, by: str, knobs: Mapping[str, Any]) -> Scores:

@@ -52,13 +52,9 @@ def _policy(policy: PreTrainedModel) -> nn.Module:
     return network
 
 
-def _frozen_copy(policy: PreTrainedModel) -> nn.Module:
-    return share(policy).requires_grad_(False)
-
-
 NETWORKS: Mapping[str, Network] = {
     POLICY: Network(_policy, "learning_rate"),
-    REFERENCE: Network(_frozen_copy, follows="reference_every"),
+    REFERENCE: Network(lambda policy: share(policy).requires_grad_(False), follows="reference_every"),
     CRITIC: Network(Critic, "critic_learning_rate"),
     REWARD_MODEL: Network(Critic, "learning_rate"),
     PROCESS_REWARD_MODEL: Network(partial(Critic, outputs=2), "learning_rate"),

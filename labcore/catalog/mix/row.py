@@ -106,15 +106,11 @@ def _surrogate(key: str) -> Callable[[Mapping[str, Value]], bool]:
     return lambda values: values["surrogate"] == key
 
 
-def _ratio(values: Mapping[str, Value]) -> bool:
-    return choices.SURROGATE[str(values["surrogate"])].needs_ratio
-
-
 # Charts that only some choices fill.
 _ONLINE: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "zero_variance": lambda values: _advantage(values).group or int(values["group_size"]) > 1,
     "clip": lambda values: bool(choices.SURROGATE[str(values["surrogate"])].cut),
-    "ratio": _ratio,
+    "ratio": lambda values: choices.SURROGATE[str(values["surrogate"])].needs_ratio,
     **{f"{SURROGATE}_{member.key}": _surrogate(member.key) for member in choices.SURROGATE if member.logs},
     "selection": lambda values: values["selection"] != "everything",
     "rounds": lambda values: choices.SELECTION[str(values["selection"])].refills,

@@ -96,7 +96,7 @@ class ObjectStore:
         if self._id is None:
             found = self._marker()
             if found is None:
-                if _known(self.url):
+                if self.url in _noted():
                     raise self._gone()
                 check_writable()
                 self._check_root()
@@ -195,12 +195,9 @@ class ObjectStore:
         self._present()
         for name in names:
             try:
-                self._asked(partial(self._remove, name), missing=True)
+                self._asked(partial(self._files.rm_file, self._path(name)), missing=True)
             except FileNotFoundError:
                 continue
-
-    def _remove(self, name: str) -> None:
-        self._files.rm_file(self._path(name))
 
     def delete_folder(self, folder: str, first: str = "") -> None:
         """Delete all objects below a folder, that one first which is called `first`."""
@@ -315,10 +312,6 @@ def _file_system(scheme: str) -> Any:
 
 def _notes() -> Path:
     return home() / ".artifacts" / "stores.json"
-
-
-def _known(url: str) -> bool:
-    return url in _noted()
 
 
 def _noted() -> dict[str, str]:
