@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -89,6 +90,11 @@ def _has_table(chosen: Chosen) -> bool:
     return True
 
 
+def _made(make: Callable[[Chosen], bytes], chosen: Chosen) -> bytes:
+    """A file of the runs as they are at the click."""
+    return make(chosen.again())
+
+
 def files(chosen: Chosen) -> None:
     """The comparison as files. They stand outside of what is drawn again while runs go: a download button that is
     drawn again forgets its file."""
@@ -98,7 +104,7 @@ def files(chosen: Chosen) -> None:
                "All rows (CSV)": ("rows", ":material/database:", export.rows)}
     with st.container(horizontal=True):
         for label, (name, icon, make) in offered.items():
-            st.download_button(label, lambda make=make: make(chosen.again()), key=f"compare:csv:{name}", icon=icon,
+            st.download_button(label, partial(_made, make, chosen), key=f"compare:csv:{name}", icon=icon,
                                file_name=f"compare-{chosen.metric.replace('/', '-')}-{name}.csv", mime="text/csv",
                                on_click="ignore")
     if stored := [run.id for run in chosen.stored if run.step]:

@@ -21,9 +21,9 @@ from labcore.classic.tabular.dynamic_programming import (
     value_iteration,
 )
 from labcore.classic.tabular.estimates import Estimates
-from labcore.classic.tabular.policy_learner import PolicyUpdate
+from labcore.classic.tabular.policy_learner import PolicyLearner, PolicyUpdate
 from labcore.classic.tabular.session import TabularSession
-from labcore.classic.tabular.td_learner import Update
+from labcore.classic.tabular.td_learner import TDLearner, Update
 from labcore.classic.tabular.walks import Episode, Step
 from labcore.errors import LabError
 
@@ -140,8 +140,13 @@ def of_walk(session: TabularSession, ended: Sequence[Episode], moves: Sequence[M
         "moves": [{"state": move.step.state, "action": move.step.action, "reward": move.step.reward,
                    "next_state": move.step.next_state, "before": move.update.before, "after": move.update.after,
                    "text": _written(move.update)} for move in own],
-        "last": {str(state): _written(update) for state, update in sorted(session.learner.tables.last.items())},
+        "last": {str(state): _written(update) for state, update in _last(session.learner)},
         "episode": {"return": episode.total, "length": len(episode.steps), "ended": kind}}
+
+
+def _last(learner: TDLearner | PolicyLearner) -> Sequence[tuple[int, Update | PolicyUpdate]]:
+    """The last update that began in each state, by state."""
+    return sorted(learner.tables.last.items())
 
 
 def _written(update: Update | PolicyUpdate) -> str:

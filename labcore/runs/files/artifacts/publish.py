@@ -321,13 +321,16 @@ class Publisher(Publishing):
                 failed.add(unit)
                 self._report(unit, str(error))
             else:
-                self._report(unit, "")
+                self._done(unit)
         return failed
 
     def _send(self, store: ObjectStore, unit: str) -> None:
         add = self.adds or unit in self.partial
         sent = None if add else self._sent.setdefault(unit, Sent())
         publish(store, unit, self._marked.get(unit, ()), add=add, mark=unit not in self.live, sent=sent)
+
+    def _done(self, unit: str) -> None:
+        self._report(unit, "")
 
     def _report(self, unit: str, why: str) -> None:
         """Say it once when a unit cannot be published, and once when it can be again."""
