@@ -21,7 +21,7 @@ from labcore.runs.spec.run_spec import RunSpec
 
 
 def precision_caution(spec: RunSpec) -> str:
-    """A caution where the run asks for bf16 and its device has no arithmetic of it; empty where unknown."""
+    """A caution where the run asks for bf16, of which its device is known to have no arithmetic; else empty."""
     if spec.knobs.get("dtype") != "bf16" or (found := machine.bf16(spec.device)).able is not False:
         return ""
     return (f"`dtype` is bf16, but {found.where} has no bf16 arithmetic, so precision is lost and no time is saved: "
