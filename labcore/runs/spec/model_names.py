@@ -325,15 +325,19 @@ def pretrained(model: str) -> bool:
     try:
         folder = path_of(os.path.expanduser(model))
         if not folder.is_dir() and (found := read(name_of_model(model))):
-            file = run_folder(found.run) / "spec.json"
-            return not found.sft and storage.has(file) and pretrained(
-                str(untrusted.read_json(storage.fetch(file))["model"]))
+            there = not found.sft and storage.has(run_folder(found.run) / "spec.json")
+            return there and pretrained(_begun(found.run))
         config = folder / "config.json"
         if config.is_file():
             return _shape(config, config.stat().st_mtime_ns) not in _OWN
         return not is_adapter(folder) or pretrained(base_of(folder))
     except (LabError, OSError, ValueError, AttributeError, TypeError, KeyError):
         return True
+
+
+def _begun(run: str) -> str:
+    """The model that a run began with."""
+    return str(untrusted.read_json(storage.fetch(run_folder(run) / "spec.json"))["model"])
 
 
 _OWN = {(size.hidden, size.layers, size.heads, size.intermediate) for size in MODELS.values()}
