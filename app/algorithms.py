@@ -33,8 +33,7 @@ def key_of(algorithm: str, mix: str) -> str:
 
 
 def keys(kind: Kind, begun: Iterable[Mix] = (), task: Task | None = None) -> list[str]:
-    """The keys of a kind's algorithms and of the mixes, those that are saved and those only `begun`; of a `task` those
-    that can learn it."""
+    """The keys of a kind's algorithms and of its mixes, saved or only `begun`; of a `task` those that can learn it."""
     named = [key for key, row in kind.algorithms.items() if task is None or row.learns(task)]
     there = [mix for mix in (*saved()[0], *begun)
              if mix.algorithm in named and mixed.can_be_mixed(kind.algorithms[mix.algorithm])]
@@ -97,11 +96,7 @@ def begun(kept: Mapping[str, dict[str, Value]]) -> dict[str, Mix]:
 
 
 def knobs_at(place: str, kind: Kind, weights: str = SCRATCH) -> tuple[Knob, ...]:
-    """The knobs that are kept at a place; `weights` as for `knobs_of`.
-
-    Raises:
-        LabError: there is no such algorithm or task.
-    """
+    """The knobs that are kept at a place; `weights` as for `knobs_of`. Raises LabError if there are none."""
     algorithm, task, mix = _named(place)
     return knobs_of(declared(algorithm, mix, kind), kinds.task(task, kind.key), weights)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from app.draft import Draft
 from app.jobs import result
-from app.session import Draft
 from app.tokens import literal
 from labcore.catalog.amounts import milliseconds, size
 from labcore.errors import LabError

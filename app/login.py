@@ -44,11 +44,8 @@ def begin() -> None:
 
 
 def passed() -> bool:
-    """Return True if the page may be shown; else show in its place the login, or that all places are taken.
-
-    Raises:
-        LabError: the settings of the login or of the server cannot be used.
-    """
+    """Return True if the page may be shown; else show in its place the login, or that all places are taken. Raises
+    LabError if the settings of the login or of the server cannot be used."""
     for fault in _faults:
         raise fault
     if not has_room():

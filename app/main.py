@@ -22,5 +22,4 @@ from app import incoming, login, serving
 
 login.begin()
 
-app = st.App("navigation.py", lifespan=serving.lifespan, middleware=serving.MIDDLEWARE,
-             routes=incoming.routes())
+app = st.App("navigation.py", lifespan=serving.lifespan, middleware=serving.MIDDLEWARE, routes=incoming.routes())

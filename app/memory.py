@@ -11,8 +11,8 @@ from typing import Any
 import streamlit as st
 
 from app import naming
+from app.draft import Draft
 from app.jobs import result
-from app.session import Draft
 from app.tokens import literal
 from labcore.catalog.amounts import size as in_bytes
 from labcore.errors import LabError

@@ -20,8 +20,7 @@ def entry(page: Page) -> st.Page:
 
 
 # The menu item makes Streamlit show its menu, in which a visitor chooses the light, the dark or the system's theme.
-st.set_page_config(NAME, str(Path(__file__).with_name("icon.svg")), layout="wide",
-                   menu_items={"About": ABOUT})
+st.set_page_config(NAME, str(Path(__file__).with_name("icon.svg")), layout="wide", menu_items={"About": ABOUT})
 theme.style()
 lab.warm_up()
 pages = {page: entry(page) for page in PAGES}

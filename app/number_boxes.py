@@ -19,8 +19,7 @@ KEPT = "typed"
 
 def number(scope: str, name: str, title: str, value: Any, bounds: tuple[float, float], take: Callable[[Any], None],
            column: Any = st, help: str = "", **more: Any) -> None:
-    """A box for a number that is no knob, with these `bounds`, whose type it has; only what is within them is for
-    `take`."""
+    """A box for a number that is no knob, with the type of its `bounds`; only what is within these is for `take`."""
     low, high = bounds
     knob = Knob(name, title, low, "", low=low, high=high)
     shown = widget_state(f"{scope}:{name}", value)

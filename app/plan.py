@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from app import algorithms
-from app.session import Draft, defaults
+from app.draft import Draft, defaults
 from labcore.catalog import kinds
 from labcore.catalog.knob import Knob, Value
 from labcore.runs.spec.run_spec import RunSpec

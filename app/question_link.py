@@ -29,6 +29,5 @@ def as_markdown(question: Question | None) -> str:
 
 
 def beside(panels: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The panels of charts, each with the question about its first metric. Only pages ask for it: a chart in a file has
-    no Help to lead to."""
+    """The panels of charts, each with the question about its first metric. Not in files, which have no Help."""
     return [panel | {"ask": as_html(questions.of_metric(panel["metrics"][0]["key"]))} for panel in panels]

@@ -136,8 +136,7 @@ def written(text: str) -> str:
     if len(text) <= LONG and "\n" not in text.strip():
         return readable(text)
     first, last = (readable(shortened(line, LONG)) if line else "" for line in ends(text))
-    return (f"{first}{' … ' if last else ''}{last} "
-            f"{folded(f'whole, {counted(text)}', chipped(parts(text)))}")
+    return (f"{first}{' … ' if last else ''}{last} {folded(f'whole, {counted(text)}', chipped(parts(text)))}")
 
 
 def signed(value: float | None) -> str:

@@ -13,10 +13,7 @@ from labcore.errors import LabError
 def pick_device(name: str) -> torch.device:
     """The device called `name`; "auto" is CUDA if present, else Apple's MPS, else the CPU.
 
-    On CUDA attention is left to torch's own kernels.
-
-    Raises:
-        LabError: the device is not there.
+    On CUDA attention is left to torch's own kernels. Raises LabError if the device is not there.
     """
     device = _named(name)
     if device.type == "cuda":

@@ -7,7 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from app.session import Draft, show_error
+from app.draft import Draft
+from app.session import show_error
 from app.widget_state import WidgetState, widget_state
 from labcore.classic.envs import arguments
 from labcore.classic.envs.own_modules import named

@@ -12,7 +12,7 @@ from app.cartpole import figures, policy_figures
 from app.cartpole.picture import film
 from app.components.figure_chart import figure_chart
 from app.components.world_player import episodes
-from app.surrogate import explorer
+from app.surrogate import place
 from app.training import files
 from app.training.feed import Feed
 from labcore.catalog.choices import OBJECTIVE
@@ -57,7 +57,7 @@ def policy(run: RunRow, feed: Feed, step: int) -> None:
 
 def surrogate(run: RunRow, feed: Feed, step: int) -> None:
     """L^CLIP with the steps of a batch, where the method clips; the line from θ_old through θ_new."""
-    explorer.link_to(run, step)
+    place.link_to(run, step)
     objectives = feed.history.values_of("objective")
     clips = "clip" in objectives
     if objectives and not clips:

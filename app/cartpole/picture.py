@@ -1,5 +1,4 @@
-"""The pictures of the CartPole page beside its curves: the policy acting, and the single episodes behind the mean
-return."""
+"""The pictures of the CartPole page beside its curves: the policy acting, and the episodes of the mean return."""
 
 from __future__ import annotations
 

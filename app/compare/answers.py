@@ -87,8 +87,7 @@ def _answered(runs: Sequence[RunRow], names: Sequence[str], polled: bool) -> dic
 
 def language_runs(run_ids: Sequence[str]) -> list[RunRow]:
     """The runs of these that are language models and have a checkpoint to ask."""
-    runs = [lab().find(run_id) for run_id in run_ids]
-    return [run for run in runs if run is not None and supported(run)]
+    return [run for run in [lab().find(run_id) for run_id in run_ids] if run is not None and supported(run)]
 
 
 def supported(run: RunRow) -> bool:

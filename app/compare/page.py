@@ -1,5 +1,4 @@
-"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one of them is
-running."""
+"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one is running."""
 
 from __future__ import annotations
 
@@ -125,8 +124,7 @@ def _tick(chosen: Chosen, view: View, seen: list[Source], query: dict[str, str])
 def _again(chosen: Chosen, seen: list[Source], query: dict[str, str]) -> Chosen:
     """The runs as they are now; where the page around the view would be another one, it is run again."""
     sources, _ = data.find(chosen.place)
-    if _shape(sources) != _shape(seen) or link.query() != query or (
-            data.logged_by(sources) != chosen.logged):
+    if _shape(sources) != _shape(seen) or link.query() != query or (data.logged_by(sources) != chosen.logged):
         st.rerun()
     now = chosen.again(sources)
     if _moved(now) != _moved(chosen):
@@ -198,5 +196,4 @@ def by_task(runs: Sequence[RunRow]) -> list[tuple[tuple[str, str], list[RunRow]]
 def _choice(words: str, key: str, place: Place) -> None:
     with listing.entry():
         st.html(words, width="stretch")
-        st.button("Compare", icon=":material/query_stats:", key=f"compare:{key}",
-                  on_click=lambda: go(place))
+        st.button("Compare", icon=":material/query_stats:", key=f"compare:{key}", on_click=lambda: go(place))

@@ -47,8 +47,7 @@ Look = Mapping[str, Any]  # of a group, see `look_of`
 
 
 def line(chosen: Chosen, found: Standing | None) -> None:
-    """Show who is ahead at each equal cost and choose the cost of the views; or say why there is no verdict at the
-    end."""
+    """Show who is ahead at each equal cost and choose the views' cost; or say why there is no verdict at the end."""
     able, names = offered(chosen), names_of(chosen)
     if found is None:
         _say("Nothing to compare before the first steps." if chosen.active else
@@ -126,15 +125,13 @@ def _unfinished(chosen: Chosen) -> str:
 
 
 def offered(chosen: Chosen) -> list[str]:
-    """The criteria by which the groups can be judged, the usual one first; "at its best" only of a sweep that has
-    ended."""
+    """The criteria that can judge the groups, the usual one first; "at its best" only of a sweep that has ended."""
     able = criteria(judged(chosen).groups, chosen.metric)
     return [each for each in able if each != BEST or chosen.place.sweep]
 
 
 def stand_of(chosen: Chosen) -> Standing | None:
-    """Where the groups stand by the criterion of the link, or by the usual one where it does not fit; None where
-    nothing can be judged."""
+    """Where the groups stand by the link's criterion, or the usual one where it does not fit; None without any."""
     able = offered(chosen)
     by = chosen.place.by if chosen.place.by in able else ""
     return standing(judged(chosen).groups, chosen.metric, by) if able else None

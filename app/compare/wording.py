@@ -141,8 +141,7 @@ def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> 
         said = f"beats {other}" if (comparison.verdict == "A") == mine else f"{other} beats it"
     band = "" if comparison.low is None else f", 95 % interval {comparison.low:.2f} to {comparison.high:.2f}"
     shown = said if comparison.verdict == "none" else f"{said}, P {comparison.p:.2f}"
-    return (shown, f"P({a} > {b}) = {comparison.p:.2f}{band}. Welch's t-test: "
-            f"{comparison.p_value_text}.")
+    return (shown, f"P({a} > {b}) = {comparison.p:.2f}{band}. Welch's t-test: {comparison.p_value_text}.")
 
 
 def measured(better: str) -> str:
@@ -157,8 +156,7 @@ def measured(better: str) -> str:
 
 
 def rows_in_order(table: Table, measure: str = "") -> list[Row]:
-    """Best mean by a measure first (by the table's first verdict without one); as they came where neither more nor
-    less is better."""
+    """Best mean by a measure first (by the table's first verdict without one); as they came where none is better."""
     measure = measure or next(iter(table.verdicts), FINAL)
     if not table.better:
         return list(table.rows)

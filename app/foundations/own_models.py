@@ -22,11 +22,7 @@ RECENT = 3  # runs to open
 LAB = "../pages/llm.py"
 
 
-def _model(said: str) -> str:
-    return parse(said).name
-
-
-MODEL, PROMPT = Param("model", "", _model), Param("prompt", "")
+MODEL, PROMPT = Param("model", "", lambda said: parse(said).name), Param("prompt", "")
 
 
 @st.fragment

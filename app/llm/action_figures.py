@@ -76,8 +76,7 @@ def words(found: dict[str, Any], titles: Sequence[str]) -> str:
         mean = sum(mass * count for mass, count in zip(masses[1:], later, strict=True)) / sum(later) if later else None
         after = "" if mean is None else f", {number(mean, 2)} at the later ones"
         return f"{title}: {number(masses[0], 2)} at the first position{after}"
-    parts = [said(column, title) for column, title in zip(found["columns"], titles, strict=True) if
-             column["positions"]]
+    parts = [said(column, title) for column, title in zip(found["columns"], titles, strict=True) if column["positions"]]
     return f"Mean probability of the likeliest token. {'. '.join(parts)}." if parts else (
         f"Fewer than {found['least']} completions were sampled, which is too few for a mean.")
 
@@ -99,8 +98,7 @@ def about(found: dict[str, Any]) -> str:
 def table(found: dict[str, Any], titles: Sequence[str]) -> str:
     """The numbers of the figure as HTML: a row per model and position."""
     lines = lines_of(found)
-    head = "".join(f"<th>{name}</th>" for name in ("Model", "Position", "Completions",
-                                                   *(f"Top {k}" for _, k in lines)))
+    head = "".join(f"<th>{name}</th>" for name in ("Model", "Position", "Completions", *(f"Top {k}" for _, k in lines)))
     body = "".join(
         f"<tr><td>{html.escape(title)}</td><td>{position}</td><td>{row['samples']:,}</td>"
         + "".join(f"<td>{row['mass'][place]:.3f} ({row['low'][place]:.3f} to {row['high'][place]:.3f})</td>"

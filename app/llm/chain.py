@@ -39,8 +39,7 @@ def stage(spec: RunSpec) -> str:
 
 
 def scorers(spec: RunSpec) -> list[str]:
-    """The runs whose reward models give the rewards of `spec`: of an ensemble several, else one; none where they come
-    from elsewhere."""
+    """The runs whose reward models give the rewards of `spec`: of an ensemble several, else one, if any."""
     if not choices.needs_reward_model(spec.knobs):
         return []
     return [found.run for name in model_names.members(str(spec.knobs["reward_model"]))

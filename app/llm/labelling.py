@@ -71,10 +71,7 @@ def show(run: RunRow | None, spec: RunSpec) -> None:
 
 def _asked(run: RunRow | None, spec: RunSpec) -> dict[str, Any]:
     """The job of the pairs: by the policy of the RL run that is open, else by the base. Its seed counts the rounds.
-
-    Raises:
-        LabError: the run has no checkpoint yet, or the task makes no reward model.
-    """
+    Raises LabError if the run has no checkpoint yet, or the task makes no reward model."""
     of = run.id if run and chain.stage(run.spec) == chain.RL else labels.name(spec)
     state = st.session_state.get(STATE)
     if state is None or state["of"] != of:
@@ -157,8 +154,7 @@ def words(spec: RunSpec, there: Sequence[dict[str, Any]]) -> str:
 
 
 def agreement(spec: RunSpec, there: Sequence[dict[str, Any]]) -> tuple[int, int] | None:
-    """The number of labels that agree with the gold score, among pairs in which it prefers a side; None without a gold
-    score."""
+    """How many labels agree with the gold score, of pairs in which it prefers a side; None without a gold score."""
     if not spec.task_row.verifiable:
         return None
     exact = replace(spec, knobs={**spec.knobs, "label_temperature": 0.0})

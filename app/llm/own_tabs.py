@@ -8,7 +8,7 @@ from app import charts, cost, theme
 from app.components.figure_chart import figure_chart
 from app.llm import action_tab, judge_tab, probes, process_tab, proxy_tab, reward_tab
 from app.llm.microscope import view as microscope
-from app.surrogate import explorer, tokens
+from app.surrogate import place, tokens
 from app.training import files
 from app.training.feed import Feed
 from app.training.tabs import Tabs
@@ -22,7 +22,7 @@ LINE_LATER = ("The line through an update appears with the first step. For a mod
 
 def _surrogate(run: RunRow, feed: Feed, step: int) -> None:
     kind = theme.ground()
-    explorer.link_to(run, step)
+    place.link_to(run, step)
     left, right = st.columns(2, gap="large")
     with left:
         _clip_picture(run, feed, step, kind)
@@ -65,14 +65,10 @@ def _clip_picture(run: RunRow, feed: Feed, step: int, kind: str) -> None:
                    "The chart Clipped counts all tokens of the batch, each with its ratio during the updates.")
 
 
-def _cost(run: RunRow, feed: Feed, step: int) -> None:
-    cost.of_run(run)
-
-
 TABS: Tabs = {
     "Proxy and gold": (proxy_tab.show, proxy_tab.fits), "Reward model": (reward_tab.show, reward_tab.fits),
     "Process reward model": (process_tab.show, process_tab.fits),
     "Microscope": (microscope.show, lambda run: True), "Surrogate": (_surrogate, tokens.has_ratio),
     judge_tab.NAME: (judge_tab.show, judge_tab.fits), action_tab.NAME: (action_tab.show, lambda run: True),
-    "Cost": (_cost, lambda run: True),
+    "Cost": (lambda run, feed, step: cost.of_run(run), lambda run: True),
 }

@@ -1,5 +1,4 @@
-"""The tab of a process reward model: held-out answers step by step, and how well the scores tell right from wrong
-steps."""
+"""The tab of a process reward model: held-out answers by step, and how well scores tell right from wrong."""
 
 from __future__ import annotations
 
@@ -61,8 +60,7 @@ def words(steps: Mapping[str, Sequence[float]]) -> str:
 
 
 def measures_figure(steps: Sequence[Step], at: int | None, kind: str) -> go.Figure:
-    """The measures of held-out steps over the steps of the run, beside chance. `at` is the earlier step that the page
-    shows."""
+    """The measures of held-out steps over the steps of the run, beside chance. `at`: the earlier step that is shown."""
     figure, colours, last = go.Figure(), theme.palette(kind), steps[-1].step if steps else 1
     ends: list[tuple[float, str, str]] = []
     for place, (key, name) in enumerate(CURVES):

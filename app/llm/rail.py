@@ -14,12 +14,13 @@ import streamlit as st
 
 from app import link
 from app.components.rail import rail
+from app.draft import Draft
 from app.lab import active, lab
 from app.llm import chain, labelling
 from app.llm.chain import REWARD_MODEL, RL, SFT, Chain
 from app.marked import worded
 from app.naming import model as model_name
-from app.session import Draft, runs_of, show_error, show_run
+from app.session import runs_of, show_error, show_run
 from app.status import STATES, name_of
 from app.theme import number
 from labcore.catalog.right import named, right
@@ -113,7 +114,7 @@ def _chosen(said: Mapping[str, str], spec: RunSpec, found: Chain) -> None:
 def payload(spec: RunSpec, found: Chain, values: Mapping[str, Values]) -> dict[str, Any]:
     """The three stations. `values` are the newest numbers of their runs, by the run's id."""
     stations = [
-        _station(SFT, "SFT base", found.sft, found, values) | _without_sft(spec, found),
+        _station(SFT, "SFT base", found.sft, found, values) | ({} if found.sft else {"note": _origin(spec)}),
         _station(REWARD_MODEL, "Reward model", found.reward_model, found, values) | _without_model(found),
         _station(RL, "RL", found.rl, found, values) | _without_rl(spec, found)]
     return {"stations": [each | {"starts": []} for each in stations] if read_only() else stations}
@@ -138,11 +139,6 @@ def numbers(key: str, values: Values, check: str) -> list[list[str]]:
     there = [[SAID.get(name, named(name, check).inline), number(value, 2)] for name in KEYS[key]
              if (value := values.get(name)) is not None]
     return there if key == RL else there[:1]
-
-
-def _without_sft(spec: RunSpec, found: Chain) -> dict[str, Any]:
-    """The origin of the base, if no run here shows it."""
-    return {} if found.sft else {"note": _origin(spec)}
 
 
 def _origin(spec: RunSpec) -> str:

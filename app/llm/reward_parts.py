@@ -14,8 +14,7 @@ def said(item: Mapping[str, Any]) -> str:
     >>> said({"reward": 1.5, "parts": {"right": 1.0, "brief": 0.5, "polite": None}})
     'right 1, brief 0.5, polite –'
     """
-    found = item.get("parts") or {}
-    return ", ".join(f"{name} {_short(value)}" for name, value in found.items())
+    return ", ".join(f"{name} {_short(value)}" for name, value in (item.get("parts") or {}).items())
 
 
 def mean(items: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:

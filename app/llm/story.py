@@ -95,8 +95,7 @@ def _nothing(run: RunRow, has_samples: bool) -> str:
 # ---- which prompt ----------------------------------------------------------------------------------------------
 
 
-def telling(groups: dict[str, dict[str, Any]], kept: str | None, example: str = "",
-            again: Collection[str] = ()) -> str:
+def telling(groups: dict[str, dict[str, Any]], kept: str | None, example: str = "", again: Collection[str] = ()) -> str:
     """Return the prompt whose rewards differ most. The `example` of the sentence on top, and then the previous prompt,
     take precedence while their rewards differ.
 

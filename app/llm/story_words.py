@@ -144,13 +144,9 @@ def _of_pair(group: dict[str, Any], chosen: dict[str, Any], rejected: dict[str, 
 
 def _way(before: float, after: float) -> str:
     """The direction of a side's log-prob, as it is written."""
-    if number(before, 1) == number(after, 1) and _stays(before, after):
+    if number(before, 1) == number(after, 1) and moved(before, after).startswith("stays"):
         return "neither likelier nor less likely"
     return "likelier" if after > before else "less likely"
-
-
-def _stays(before: float, after: float) -> bool:
-    return moved(before, after).startswith("stays")
 
 
 def _of(answer: dict[str, Any]) -> str:

@@ -35,8 +35,7 @@ class Band:
 
 
 def grouped(group: Group) -> bool:
-    """True if most of a group's samples are long, or nothing is known of their probabilities; the sides of a pair are
-    not grouped."""
+    """True if most of a group's samples are long, or of unknown probability; the sides of a pair are not grouped."""
     answers = group["answers"]
     if any(answer.get("role") for answer in answers):
         return False

@@ -14,8 +14,9 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from app import number_boxes
 from app.components.maze_board import maze_board
+from app.draft import Draft
 from app.maze import drawing
-from app.session import Draft, show_error
+from app.session import show_error
 from labcore.classic.envs.maze import CELL_REWARDS, MAX_SIDE, Cell, Maze
 from labcore.classic.envs.maze_presets import build
 from labcore.classic.envs.maze_text import SIGNS, from_json, to_json, to_text, unfinished
@@ -31,13 +32,9 @@ FORM = '{"rows": ["S..", ".TG"]} is enough: . free, # wall, S start, G goal, T t
 
 
 def maze_of(draft: Draft) -> Maze:
-    """The draft's maze, perhaps without a start or a goal yet.
-
-    Raises:
-        LabError: its text cannot be read, or its knobs do not go together.
-    """
-    return unfinished(str(draft.values["maze"])) if draft.fields["task"] == OWN else build(
-        draft.task_row, draft.values)
+    """The draft's maze, perhaps without a start or a goal yet. Raises LabError if its text cannot be read, or its knobs
+    do not go together."""
+    return unfinished(str(draft.values["maze"])) if draft.fields["task"] == OWN else build(draft.task_row, draft.values)
 
 
 def painted(maze: Maze, cells: list[tuple[int, int]], sign: str, pay: float | None) -> Maze:

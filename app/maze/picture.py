@@ -1,5 +1,4 @@
-"""Draw what the maze page shows besides curves: the editor before a run; the board and one of its cells during and
-after."""
+"""Draw what the maze page shows besides curves: the editor before a run, then the board and one of its cells."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import link
 from app.components.maze_board import maze_board
+from app.draft import Draft
 from app.lab import active
 from app.link import Param
 from app.maze import cell, drawing, editor
-from app.session import Draft
 from app.training import files
 from app.training.feed import Feed
 from app.widget_state import widget_state

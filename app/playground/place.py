@@ -72,10 +72,6 @@ def _replay(said: str) -> tuple[int, int, int]:
     return step, group, completion
 
 
-def _replay_written(place: Sequence[int]) -> str:
-    return ".".join(map(str, place))
-
-
 def _temperature(said: str) -> float:
     return 0.0 if said in ("0", "0.0") else float(TEMPERATURE.parse(said))
 
@@ -106,7 +102,7 @@ class Place:
     own: bool = param(False, link.switch)
     talk: tuple[Turn, ...] | None = param(None, _talk, _talk_written)
     system: str | None = param(None)
-    replay: tuple[int, int, int] | None = param(None, _replay, _replay_written)
+    replay: tuple[int, int, int] | None = param(None, _replay, lambda place: ".".join(map(str, place)))
     scorer: str | None = param(None)
     by: str = param(RANKINGS[0], link.one_of(RANKINGS))
     ranked: int = param(16, link.whole(1, MOST_RANKED))

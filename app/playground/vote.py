@@ -11,10 +11,11 @@ from typing import Any
 import streamlit as st
 
 from app import jobs, session
+from app.draft import begin
 from app.lab import titled
 from app.playground.models import LETTERS, badge, titles
 from app.playground.place import Place, go
-from app.session import begin, page_of, show_error
+from app.session import page_of, show_error
 from app.tokens import readable
 from app.widget_state import widget_state
 from labcore.analysis.compare.statistics import interval

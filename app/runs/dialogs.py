@@ -46,8 +46,7 @@ def _count(name: str, title: str, usual: int, most: int) -> int:
 @st.dialog("Clean up", width="medium")
 @errors_shown()
 def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
-    """Choose files and runs to delete, see the disk space that this frees, and delete them. `entries` are those that
-    the page lists."""
+    """Choose files and runs to delete, see the disk space that this frees, and delete them. `entries`: the list's."""
     if st.session_state.pop(DONE, False):
         st.rerun()  # close it: the page says what went
     what = st.radio("Delete", (AGE, NUMBER, FILES, UPLOADS), key="clean:what", captions=(

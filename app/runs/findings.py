@@ -20,11 +20,8 @@ _COLOURS = {"problem": "red", "warning": "orange", "note": "gray"}
 
 
 def lines(run: Imported) -> list[str]:
-    """Return the findings at the last step, the most severe first, each as a line of Markdown.
-
-    Raises:
-        LabError: the run is gone or damaged.
-    """
+    """Return the findings at the last step, the most severe first, each as a line of Markdown. Raises LabError if the
+    run is gone or damaged."""
     if run.steps > MOST_ROWS:
         return [f":gray[This run is too long to examine here. Use the command line: `python -m labcore doctor "
                 f"{run.id}`]"]

@@ -9,26 +9,7 @@ import streamlit as st
 from app import naming
 from app.components.recorded_clip import recorded_clip
 from app.lab import errors_shown, in_words, lab
-from app.runs import actions, dialogs, table
-from app.runs.state import (
-    ALL_KINDS,
-    ALL_STATES,
-    SHOWN,
-    STALE,
-    USUAL,
-    View,
-    chosen,
-    groups_of,
-    left_out,
-    pick,
-    picked,
-    put,
-    said,
-    shelf,
-    show_all,
-    steady,
-    view,
-)
+from app.runs import actions, dialogs, state, table
 from app.session import page_of
 from app.tokens import literal
 from app.widget_state import widget_state
@@ -53,8 +34,8 @@ def page() -> None:
     try:
         purge(lab().store)
     except LabError as error:  # a full disk, say: the list must still open
-        said(str(error), error=True)
-    st.session_state.pop(SHOWN, None)
+        state.said(str(error), error=True)
+    st.session_state.pop(state.SHOWN, None)
     _read(anew=True)
     polling = _unsettled()
     st.fragment(_page, run_every=1.0 if polling else None, key="runs")(polling)
@@ -62,12 +43,12 @@ def page() -> None:
 
 def _read(anew: bool) -> None:
     """Read the list: all of it if it may have changed, otherwise only the running runs."""
-    state, now = st.session_state, view()
-    before: list[Entry] | None = state.get(ENTRIES)
-    if state.pop(STALE, False) or anew or before is None or not complete(before) or now.deleted:
-        state[ENTRIES] = (shelf().trashed if now.deleted else shelf().entries)(SUMMARY_SECONDS)
+    kept, now = st.session_state, state.view()
+    before: list[Entry] | None = kept.get(ENTRIES)
+    if kept.pop(state.STALE, False) or anew or before is None or not complete(before) or now.deleted:
+        kept[ENTRIES] = (state.shelf().trashed if now.deleted else state.shelf().entries)(SUMMARY_SECONDS)
     else:
-        state[ENTRIES] = shelf().refreshed(before, SUMMARY_SECONDS)
+        kept[ENTRIES] = state.shelf().refreshed(before, SUMMARY_SECONDS)
 
 
 def _unsettled() -> bool:
@@ -82,24 +63,24 @@ def _page(polling: bool) -> None:
         _open(run_id)
     if polling != _unsettled():
         st.rerun()
-    entries, now = st.session_state[ENTRIES], view()
+    entries, now = st.session_state[ENTRIES], state.view()
     _top(entries, now)
-    if wrong := left_out():
+    if wrong := state.left_out():
         st.warning(literal(f"The link says {' and '.join(wrong)}, which matches nothing in this list and was ignored."),
                    icon=":material/link_off:")
     if not entries:
         _nothing(now)
         return
     try:
-        found = steady(chosen(entries, now), now)
+        found = state.steady(state.chosen(entries, now), now)
     except LabError as error:
         st.warning(in_words(error), icon=":material/search_off:")
         found = []
     there = {entry.id for entry in found}
-    pick([run_id for run_id in picked() if run_id in there])
+    state.pick([run_id for run_id in state.picked() if run_id in there])
     actions.row(found, entries, now.deleted)
     if not found:
-        st.button("Show all runs", icon=":material/filter_list_off:", key="runs:all", on_click=show_all)
+        st.button("Show all runs", icon=":material/filter_list_off:", key="runs:all", on_click=state.show_all)
         return
     _tables(found, now)
 
@@ -112,9 +93,9 @@ def _open(run_id: str) -> None:
         st.switch_page("../pages/compare.py", query_params={"runs": run_id})
 
 
-def _tables(found: Sequence[Entry], now: View) -> None:
+def _tables(found: Sequence[Entry], now: state.View) -> None:
     """Draw one table, or a table for each group; the later groups are folded."""
-    if not now.group or now.group not in groups_of(found):
+    if not now.group or now.group not in state.groups_of(found):
         table.table(found, now.deleted)
         return
     name = FIELDS[now.group].label.lower() if now.group in FIELDS else naming.name(now.group)
@@ -127,13 +108,13 @@ def _tables(found: Sequence[Entry], now: View) -> None:
                 table.table(group.entries, now.deleted, pixels, repr(group.value))
 
 
-def _top(entries: Sequence[Entry], now: View) -> None:
+def _top(entries: Sequence[Entry], now: state.View) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runs_top"):
         st.header("Deleted" if now.deleted else "Runs", anchor=False, width="content")
         find = widget_state("runs:find", now.find)
         st.text_input("Search", find.value, key=find.key, type="search", icon=":material/search:", help=HELP,
                       placeholder="Search: grpo beta>0.05 tag=paper", label_visibility="collapsed", width="stretch",
-                      on_change=lambda: put(find=find.taken().strip()))
+                      on_change=lambda: state.put(find=find.taken().strip()))
         with st.popover(f"Filter · {now.filters}" if now.filters else "Filter", icon=":material/filter_list:"):
             _filters(now)
         with st.popover("View", icon=":material/tune:", help="Groups and order"):
@@ -145,12 +126,12 @@ def _top(entries: Sequence[Entry], now: View) -> None:
             return
         if not read_only():
             _changes(entries, now)
-        if count := len(shelf().trashed(seconds=0)):
+        if count := len(state.shelf().trashed(seconds=0)):
             st.button(f"Deleted · {count}", icon=":material/delete:", key="runs:deleted", on_click=_show, args=(True,),
                       help="Restore deleted runs, or free their disk space")
 
 
-def _changes(entries: Sequence[Entry], now: View) -> None:
+def _changes(entries: Sequence[Entry], now: state.View) -> None:
     """Draw the buttons that act on the whole list."""
     if st.button("Import", icon=":material/upload_file:", key="runs:import", help="Another tool's metrics"):
         dialogs.import_files()
@@ -160,59 +141,60 @@ def _changes(entries: Sequence[Entry], now: View) -> None:
         dialogs.clean_up(listed, len(listed) == len(entries))
 
 
-def _listed(entries: Sequence[Entry], now: View) -> Sequence[Entry]:
+def _listed(entries: Sequence[Entry], now: state.View) -> Sequence[Entry]:
     try:
-        return chosen(entries, now)
+        return state.chosen(entries, now)
     except LabError:  # the page says why its search finds nothing
         return []
 
 
 def _show(deleted: bool) -> None:
-    pick([])
-    put(deleted=deleted)
-    st.session_state[STALE] = True
+    state.pick([])
+    state.put(deleted=deleted)
+    st.session_state[state.STALE] = True
 
 
-def _filters(now: View) -> None:
+def _filters(now: state.View) -> None:
     states, kinds, star = (widget_state("runs:state", list(now.states)), widget_state("runs:kind", list(now.kinds)),
                            widget_state("runs:star", now.star))
-    st.pills("State", ALL_STATES, selection_mode="multi", default=states.value, key=states.key,
-             format_func=table.NAMES.__getitem__, on_change=lambda: put(states=tuple(states.taken())))
-    st.pills("Kind", ALL_KINDS, selection_mode="multi", default=kinds.value, key=kinds.key,
+    st.pills("State", state.ALL_STATES, selection_mode="multi", default=states.value, key=states.key,
+             format_func=table.NAMES.__getitem__, on_change=lambda: state.put(states=tuple(states.taken())))
+    st.pills("Kind", state.ALL_KINDS, selection_mode="multi", default=kinds.value, key=kinds.key,
              format_func=lambda key: EVERY[key].label if key in EVERY else "Imported",
-             on_change=lambda: put(kinds=tuple(kinds.taken())))
-    st.toggle("Only starred runs", star.value, key=star.key, on_change=lambda: put(star=star.taken()))
+             on_change=lambda: state.put(kinds=tuple(kinds.taken())))
+    st.toggle("Only starred runs", star.value, key=star.key, on_change=lambda: state.put(star=star.taken()))
 
 
-def _arrangement(entries: Sequence[Entry], now: View) -> None:
-    options = ["", *groups_of(entries)]
+def _arrangement(entries: Sequence[Entry], now: state.View) -> None:
+    options = ["", *state.groups_of(entries)]
     group = widget_state("runs:group", now.group if now.group in options else "", of=tuple(options))
     st.selectbox("Group by", options, options.index(group.value), key=group.key, width=260,
                  format_func=lambda key: FIELDS[key].label if key in FIELDS else
                  naming.title(key) if key else "Nothing",
-                 on_change=lambda: put(group=group.taken()), help="A field or any knob; each group shows its means")
+                 on_change=lambda: state.put(group=group.taken()),
+                 help="A field or any knob; each group shows its means")
     order = widget_state("runs:order", now.order.removeprefix("-"))
-    options = [USUAL, *ORDERS]
+    options = [state.USUAL, *ORDERS]
     st.selectbox("Order by", options, options.index(order.value), key=order.key, width=260,
-                 format_func=lambda key: "Running, then newest" if key == USUAL else FIELDS[key].label,
+                 format_func=lambda key: "Running, then newest" if key == state.USUAL else FIELDS[key].label,
                  on_change=lambda: _order_by(order.taken(), now),
                  help="A click on a column header also sorts the table")
-    if order.value == USUAL:
+    if order.value == state.USUAL:
         return
     turned = widget_state("runs:descending", now.order.startswith("-"))
     st.toggle("Newest first" if order.value == "started" else "Descending", turned.value, key=turned.key,
-              on_change=lambda: put(order=("-" if turned.taken() else "") + now.order.removeprefix("-")))
+              on_change=lambda: state.put(order=("-" if turned.taken() else "") + now.order.removeprefix("-")))
 
 
-def _order_by(key: str, now: View) -> None:
+def _order_by(key: str, now: state.View) -> None:
     """Order by a field: texts begin with A, all else with the newest or the largest. A direction that was chosen stays
     from one text to another, and from one number to another."""
     before, text = now.order.removeprefix("-"), key in TEXTS
-    descending = not text if before == USUAL or (before in TEXTS) != text else now.order.startswith("-")
-    put(order=f"-{key}" if descending and key != USUAL else key)
+    descending = not text if before == state.USUAL or (before in TEXTS) != text else now.order.startswith("-")
+    state.put(order=f"-{key}" if descending and key != state.USUAL else key)
 
 
-def _nothing(now: View) -> None:
+def _nothing(now: state.View) -> None:
     """The page without a run: what to do."""
     if now.deleted:
         st.markdown("The trash is empty. Deleted runs stay here for a week and can be restored.")

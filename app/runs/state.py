@@ -87,11 +87,7 @@ def put(**parts: Any) -> None:
 
 
 def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:
-    """The entries that the view shows, in its order.
-
-    Raises:
-        LabError: its search cannot be read.
-    """
+    """The entries that the view shows, in its order. Raises LabError if its search cannot be read."""
     found = [entry for entry in entries
              if (not now.states or entry.state in now.states) and (not now.kinds or entry.kind in now.kinds)
              and (entry.star or not now.star)]

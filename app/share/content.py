@@ -36,7 +36,6 @@ from labcore.analysis.compare.best import BEST, criteria, standing
 from labcore.analysis.compare.budget import EQUAL
 from labcore.analysis.compare.groups import Group, apart, groups
 from labcore.analysis.compare.loading import Reader
-from labcore.analysis.compare.statistics import Mean
 from labcore.analysis.compare.table import Table, compare
 from labcore.analysis.doctor import doctor
 from labcore.catalog.metric import Metric
@@ -71,11 +70,8 @@ def clean(text: str) -> str:
 
 
 def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
-    """The content of the file, as JSON for `app/components/shared_run`.
-
-    Raises:
-        LabError: there is no such run, one has made no step, or they are too many.
-    """
+    """The content of the file, as JSON for `app/components/shared_run`. Raises LabError if there is no such run, one
+    has made no step, or they are too many."""
     rows = [store.run(run_id) for run_id in dict.fromkeys(run_ids)]
     if len(rows) > MOST_RUNS:
         raise LabError(f"A shared file holds up to {MOST_RUNS} runs, and these are {len(rows)}: name fewer.")
@@ -103,8 +99,7 @@ def _run(row: RunRow, of: Feed) -> dict[str, Any]:
 
 
 def _algorithm(row: RunRow, with_tokens: bool) -> dict[str, Any]:
-    """Return the run's equation and the functions in the arithmetic of its tokens; both are unknown for a watched
-    run."""
+    """The run's equation and the functions in the arithmetic of its tokens; both are unknown for a watched run."""
     if row.spec.kind_row.elsewhere:
         return {"equation": "", "paper": "", "sources": {}}
     found = equation.named_sources(row.spec.row, row.spec.knobs) if with_tokens else {}
@@ -243,14 +238,10 @@ def _settings(row: RunRow) -> list[list[str]]:
               "seed": spec.seed, "steps": spec.steps}
     said = [[naming.title(key).capitalize() if key == "seed" else naming.title(key), naming.written(key, value), ""]
             for key, value in fields.items() if value not in (None, "")]
-    said += [[knob.title, _value(knob.key, spec.knobs[knob.key], knob.unit),
+    said += [[knob.title, f"{naming.written(knob.key, spec.knobs[knob.key])} {knob.unit}".strip(),
               "same" if spec.knobs[knob.key] == knob.default else ""]
              for knob in spec.declared if knob.key in spec.knobs and spec.knobs[knob.key] not in ("", None)]
     return [[name, clean(value), mark] for name, value, mark in said]
-
-
-def _value(key: str, value: Any, unit: str) -> str:
-    return f"{naming.written(key, value)} {unit}".strip()
 
 
 def _events(of: Feed) -> list[list[Any]]:
@@ -316,8 +307,7 @@ def _compared(store: Store, rows: Sequence[RunRow]) -> str:
 
 
 def _verdict(found: Sequence[Group], metric: Metric) -> str:
-    """The sentence that says who is ahead at each equal cost and which settings differ; empty if all runs have one
-    setting."""
+    """The sentence on who is ahead at each equal cost and which settings differ; empty if all runs have one setting."""
     able = [each for each in criteria(found, metric.key) if each != BEST]
     if len(found) < 2 or not able:
         return ""
@@ -333,7 +323,8 @@ def _verdict(found: Sequence[Group], metric: Metric) -> str:
 def _table(table: Table, metric: Metric, runs: Sequence[str]) -> str:
     head = ["Setting", "Seeds", f"{metric.label}, at the end",
             *(f"at {wording.place(at)} {AXES[axis]}" for axis, at in table.equal.items()), "Time"]
-    means = [[_mean(each, metric) for each in (row.final, *map(row.equal.get, table.equal))] for row in table.rows]
+    means = [["–" if each is None else metric_text(metric, each.mean, exact=True) for each in (
+        row.final, *map(row.equal.get, table.equal))] for row in table.rows]
     body = [[row.label, str(row.seeds), *said, duration(row.seconds.mean) if row.seconds else "–"]
             for row, said in zip(table.rows, means, strict=True)]
     differing, some = ([[naming.title(key), *(naming.written(key, value) if value is not None else "–"
@@ -345,10 +336,6 @@ def _table(table: Table, metric: Metric, runs: Sequence[str]) -> str:
     return (_html(head, body, hues) + "".join(f"<p>{escape(clean(note))}</p>" for note in table.notes)
             + ("<h3>Settings that differ</h3>" if differing or some else "")
             + (_html(groups, differing) if differing else "") + wording.folded(len(some), _html(groups, some)))
-
-
-def _mean(mean: Mean | None, metric: Metric) -> str:
-    return "–" if mean is None else metric_text(metric, mean.mean, exact=True)
 
 
 def _html(head: Iterable[str], body: Iterable[Sequence[str]], hues: Sequence[Sequence[str]] = ()) -> str:

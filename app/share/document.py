@@ -54,7 +54,7 @@ def document(data: dict[str, Any]) -> str:
     title = escape(" · ".join(titles))
     about = escape(data["description"], quote=True)
     of_plotly, plotly = _plotly()
-    script = f"{_parts()}\n{_START}"
+    script = "\n".join(["globalThis.labParts = {};", *map(_part, PARTS), _START])
     policy = ("default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; font-src data:; "
               "style-src 'unsafe-inline'; "
               f"script-src '{_hash(script)}' '{of_plotly}'")
@@ -104,11 +104,6 @@ window.labPlotly = unpacked("plotly").then((text) => {
 const shared = document.getElementById("shared");
 labParts.shared_run.update({ data: JSON.parse(await unpacked("data")), parentElement: shared });
 """
-
-
-def _parts() -> str:
-    """The components' scripts, each in a scope of its own; `labParts` has them by their names."""
-    return "globalThis.labParts = {};\n" + "\n".join(map(_part, PARTS))
 
 
 def _part(part: Component) -> str:

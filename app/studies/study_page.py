@@ -222,8 +222,7 @@ def rule(study: Study) -> str:
 
 
 def _own(study: Study, runs: Runs) -> Result | None:
-    """The result of the runs here. It is kept while the same runs are finished; what checkpoints must be asked is asked
-    off the page."""
+    """The result of the runs here. Kept while the same runs are finished; checkpoints are asked off the page."""
     finished = [row.id for rows in runs.finished().values() for row in rows]
     if not all(runs.finished().values()):
         return None

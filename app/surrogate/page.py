@@ -54,8 +54,7 @@ def page() -> None:
                          icon=":material/school:", query_params={"section": "importance"})
     st.markdown(INTRO)
     shown = _of_run(place)
-    surrogate_explorer(payload(place, shown), key=f"surrogate_explorer:{place.run if shown else NONE}",
-                       on_grab=grab)
+    surrogate_explorer(payload(place, shown), key=f"surrogate_explorer:{place.run if shown else NONE}", on_grab=grab)
 
 
 def payload(place: Place, shown: Tokens | None) -> dict[str, Any]:
@@ -63,8 +62,7 @@ def payload(place: Place, shown: Tokens | None) -> dict[str, Any]:
     lab_own = {key: float(knob.default) for key, knob in KNOBS.items()}
     usual = {**lab_own, **FREE, **(_of_tokens(shown) if shown else {})}
     said = {name: value for name in usual if (value := getattr(place, name)) is not None and value != usual[name]}
-    dials = [_dial(knob, [name for name, needed in SURROGATES.items() if key in needed])
-             for key, knob in KNOBS.items()]
+    dials = [_dial(knob, [name for name, needed in SURROGATES.items() if key in needed]) for key, knob in KNOBS.items()]
     return {"usual": usual, "said": said, "drawn": list(SURROGATES), "labels": LABELS, "dials": dials,
             "step": shown.step if shown else None,
             "tokens": [[dot.ratio, dot.advantage] for dot in shown.thinned] if shown else [],
@@ -89,8 +87,8 @@ def _of_tokens(shown: Tokens) -> dict[str, Any]:
 def _of_run(place: Place) -> Tokens | None:
     """The choice of a run and of its step, and the tokens of it; a sentence where it has none."""
     found = lab().find(place.run)
-    known = {run.id: run for run in (*([found] if found else ()), *_recent())
-             if tokens.has_ratio(run)}
+    recent = lab().store.runs(limit=RECENT, apart=False, of_sweep=OF_SWEEP)
+    known = {run.id: run for run in (*([found] if found else ()), *recent) if tokens.has_ratio(run)}
     if place.run and found is None:
         st.warning(literal(session.missing(place.run)), icon=":material/error:")
     if not known and found is None:
@@ -103,10 +101,6 @@ def _of_run(place: Place) -> Tokens | None:
         st.caption(f"The explorer has no curve for the surrogate of this run "
                    f"({choices.SURROGATE[str(own)].label}), so it draws the run's tokens on the unclipped one.")
     return shown
-
-
-def _recent() -> list[RunRow]:
-    return lab().store.runs(limit=RECENT, apart=False, of_sweep=OF_SWEEP)
 
 
 def _run_of(place: Place, known: dict[str, RunRow]) -> None:

@@ -1,11 +1,12 @@
-"""The link parameters of the surrogate explorer: the run whose tokens it shows, and everything that can be dragged in
-it."""
+"""The link parameters of the surrogate explorer: the run of its tokens, and all that can be dragged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, make_dataclass
 from typing import Any
+
+import streamlit as st
 
 from app import link
 from app.components.surrogate_explorer import is_drawn
@@ -16,13 +17,13 @@ from labcore.catalog.choice import Surrogate
 from labcore.catalog.knob import Knob
 from labcore.catalog.llm.knobs import ONLINE
 from labcore.errors import LabError
+from labcore.runs.store.rows import RunRow
 
 PAGE = "../pages/surrogate.py"
 
 
 def can_be_drawn(choice: Surrogate) -> bool:
-    """True if the explorer can draw the surrogate: it has a twin in JavaScript that needs only numbers and the
-    ratio."""
+    """True if the explorer can draw it: it has a twin in JavaScript that needs only numbers and the ratio."""
     return choice.needs_ratio and is_drawn(choice.key) and all(knob.type in (int, float) for knob in choice.knobs)
 
 
@@ -104,3 +105,10 @@ def grab(changes: dict[str, Any]) -> None:
     values, _ = link.parsed((known[name] for name in said), said)
     link.turn(Place, **{name: known[name].default for name in changes if name in known and name not in values},
               **values)
+
+
+def link_to(run: RunRow, step: int) -> None:
+    """A link that opens the explorer with the tokens that the run has at `step`, and its ε and β there."""
+    st.page_link(PAGE, label="Open in the surrogate explorer", icon=":material/open_in_full:",
+                 query_params={"run": run.id, "at": str(step)},
+                 help="These tokens on curves that you can drag: the clip range, β, the advantage, other surrogates")

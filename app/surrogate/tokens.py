@@ -24,8 +24,7 @@ NEWEST = 10**9
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of one step. `knobs` are in force there, `surrogate` is what the run maximises, `delta` TRPO's
-    radius."""
+    """The tokens of a step, the `knobs` in force, the `surrogate` that the run maximises, and TRPO's radius `delta`."""
 
     step: int
     dots: list[Dot]
@@ -61,11 +60,8 @@ def steps_of(run: RunRow) -> list[int]:
 
 
 def of_run(run: RunRow, events: list[Event], at: int = 0) -> Tokens:
-    """The tokens of step `at`, or of the nearest earlier one that has them; 0: of the newest.
-
-    Raises:
-        LabError: the run has no ratio, or no step up to there has kept any. Says so in a sentence.
-    """
+    """The tokens of step `at`, or of the nearest earlier one that has them; 0: of the newest. Raises LabError if the
+    run has no ratio, or no step up to there has kept any. Says so in a sentence."""
     if not has_ratio(run):
         raise LabError(f"{title(run)} learns by {run.spec.row.label}, which has no ratio to an old policy. Choose a "
                        f"run with a tab Surrogate.")

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 import streamlit as st
 
 from app import link, number_boxes, sharing
+from app.draft import Draft
 from app.lab import active, lab
 from app.marked import worded
 from app.naming import to_choose
 from app.plan import sweep_from
-from app.session import Draft, close_run, runs_of, show_error, show_run
+from app.session import close_run, runs_of, show_error, show_run
 from app.status import failed_at_once, name_of
 from app.tokens import literal
 from app.training import clock, forking
@@ -105,8 +106,7 @@ FORK = Action("Fork", ":material/call_split:", forking.open_dialog, "F",
 
 # Before its first step a run has the buttons of a running one: else they would move under a mouse that is about to
 # press Stop.
-_BEFORE = (replace(PAUSE, disabled=True), STOP,
-           replace(FORK, disabled=True, help="Available once the run has started"))
+_BEFORE = (replace(PAUSE, disabled=True), STOP, replace(FORK, disabled=True, help="Available once the run has started"))
 
 # Before its first step a run has made nothing to continue from or to fork.
 _AT_ONCE = (AGAIN, replace(RESUME, primary=False, help="Run it again with the same settings"))

@@ -8,8 +8,8 @@ from statistics import median
 import streamlit as st
 
 from app import naming
+from app.draft import Draft
 from app.lab import lab
-from app.session import Draft
 from app.status import duration
 from app.tokens import literal
 from app.widget_state import widget_state

@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import jobs
-from app.session import Draft
+from app.draft import Draft
 from app.tokens import literal
 from app.widget_state import WidgetState, widget_state
 from labcore.errors import LabError

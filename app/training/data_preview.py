@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from app import jobs
-from app.session import Draft
+from app.draft import Draft
 from app.training import preview_html
 from app.training.data_words import Finding, Proposal
 from labcore.catalog.llm.knobs import PROMPT

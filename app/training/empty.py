@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 
 from app import memory
-from app.session import Draft
+from app.draft import Draft
 from app.theme import symbol
 from app.tokens import readable
 from app.training import mix, step_time

@@ -108,7 +108,8 @@ def show(run: RunRow, feed: Feed) -> None:
 def dialog(run: RunRow | None) -> None:
     """The downloads of a run that is going, while they are open."""
     if run is not None and st.session_state.get(OPEN) == run.id:
-        st.dialog(f"Download {literal(title(run))}", width="medium", on_dismiss=_close)(_while_going)(run)
+        st.dialog(f"Download {literal(title(run))}", width="medium",
+                  on_dismiss=lambda: st.session_state.pop(OPEN, None))(_while_going)(run)
 
 
 @errors_shown()
@@ -117,10 +118,6 @@ def _while_going(run: RunRow) -> None:
     weights = "" if run.spec.kind_row.elsewhere else " and the newest checkpoint"
     st.caption(f"The run has not finished, so each file has the data up to now{weights}."
                if active(run) else "The run has ended, so each file is complete.")
-
-
-def _close() -> None:
-    st.session_state.pop(OPEN, None)
 
 
 def _downloads(run: RunRow) -> None:
@@ -133,8 +130,7 @@ def _downloads(run: RunRow) -> None:
 
 
 def _whole(run: RunRow, best: bool) -> None:
-    """Offer the zip, with the best or the newest checkpoint, and the capsule. A watched run has neither checkpoint nor
-    capsule."""
+    """Offer the zip, with the best or the newest checkpoint, and the capsule. A watched run has neither."""
     elsewhere = run.spec.kind_row.elsewhere
     ready = run.step > 0 if elsewhere else checkpoint.newest_step(run_folder(run.id)) is not None
     st.download_button("Download everything (zip)", lambda: _zip(run.id, best), f"{run.id}.zip", "application/zip",

@@ -10,7 +10,8 @@ import streamlit as st
 
 from app import session
 from app.components.live_chart import CHART
-from app.session import Draft
+from app.draft import Draft
+from app.lab import active
 from app.training import bar, empty, export, goal_line, knobs, live, own_data, presets, twin
 from app.training.tabs import Tabs
 from labcore.runs.store.rows import RunRow
@@ -26,7 +27,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
     draft of one, `form` further fields of the draft above its knobs.
     """
     run = session.open_run(kind)
-    draft = session.follow(run, kind)
+    draft = None if active(run) else Draft(run, kind)  # none while the run is going
     fault = draft.fault() if draft else ""
     bar.bar(run, kind, fault)
     session.problem()
@@ -57,8 +58,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
 
 
 def _side(run: RunRow | None, draft: Draft | None, form: Callable[[Draft], None] | None) -> None:
-    """The setup of the run, then its knobs. A phone folds the knobs, and of a run that has ended both, so that its
-    curves are first."""
+    """The setup of the run, then its knobs. A phone folds the knobs, and both after the end of a run."""
     if run is None:
         _setup(run, draft)
     st.checkbox("Show the knobs", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS

@@ -153,8 +153,7 @@ def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
 
 
 def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
-    """The effect of a change in a sentence, by the same run without it: the means of the last steps that both
-    have made since."""
+    """The effect of a change in a sentence, by the same run without it: means of the last steps that both made."""
     last = min(feed.last_step, other.last_step)
     first = max(change.step, last - LAST + 1)
     if last < change.step:

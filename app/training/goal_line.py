@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from app.components.run_head import HEAD
-from app.session import Draft
+from app.draft import Draft
 from app.theme import metric_text, number
 from app.training.feed import Feed
 from labcore.catalog.amounts import percent

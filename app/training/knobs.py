@@ -9,9 +9,10 @@ from typing import Any
 import streamlit as st
 
 from app import algorithms, memory, naming, number_boxes
+from app.draft import Draft
 from app.lab import errors_shown, lab
 from app.marked import worded
-from app.session import PROBLEM, Draft, show_error
+from app.session import PROBLEM, show_error
 from app.tokens import literal
 from app.training import base_line, controls, data_preview, mix, more_knobs, pretrained_models, step_time
 from app.training.feed import Feed

@@ -13,9 +13,10 @@ from app import link, question_link, resend
 from app.components.live_chart import live_chart
 from app.components.projector import projector
 from app.components.run_head import run_head
+from app.draft import Draft
 from app.lab import active, errors_shown, lab
 from app.marked import worded
-from app.session import SMOOTH, Draft, axis, show_error
+from app.session import SMOOTH, axis, show_error
 from app.training import clock, doctor_line, forking, ghost, goal_line, own_metrics, pace, second_stage, tabs, view
 from app.training.chart_data import payload
 from app.training.feed import Feed

@@ -12,8 +12,9 @@ from dataclasses import replace
 import streamlit as st
 
 from app import algorithms, naming
+from app.draft import Draft
 from app.marked import worded
-from app.session import Draft, show_error
+from app.session import show_error
 from app.tokens import literal
 from app.widget_state import widget_state
 from labcore.catalog.algorithm import Algorithm
@@ -62,8 +63,7 @@ def _worded(draft: Draft, said: Iterable[str]) -> list[str]:
 
 
 def in_use(row: Algorithm, declared: Iterable[Knob], values: Mapping[str, Value], name: str) -> list[Knob]:
-    """The knobs in use among the `declared` ones of a run: of a mix, which has a `name`, not those of choices that it
-    did not take."""
+    """The knobs in use among the `declared` ones of a run: of a mix, which has a `name`, those of its choices."""
     return [knob for knob in declared if not (name and mixed.idle(row.key, knob.key, values))]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from app import jobs
-from app.session import Draft
+from app.draft import Draft
 from app.tokens import literal
 from app.training import data_preview, data_words
 from app.training.data_words import Finding, Proposal

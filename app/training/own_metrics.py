@@ -75,11 +75,8 @@ def _draw(run: RunRow, feed: Feed, chosen: tuple[str, ...], at: int | None) -> N
     data = payload({run.id: kept}, full=resend.full(_CHART), x=axis(feed.axes()), smooth=link.get(SMOOTH),
                    ended=not active(run), at=at, named={run.id: run})
     data["panels"] = [panel | {"large": True, "height": HEIGHTS[1], "called": ""} for panel in data["panels"]]
-    live_chart(data | {"key": f"{run.id}:{hash(chosen)}"}, key=_CHART, on_resync=_resync, on_marker=_no_fork)
-
-
-def _resync() -> None:
-    resend.missed(_CHART)
+    live_chart(data | {"key": f"{run.id}:{hash(chosen)}"}, key=_CHART,
+               on_resync=lambda: resend.missed(_CHART), on_marker=_no_fork)
 
 
 def _no_fork(run_id: str, event: int) -> None:

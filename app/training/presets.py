@@ -14,8 +14,8 @@ from urllib.parse import quote
 import streamlit as st
 
 from app import link, session
+from app.draft import PRESET, Draft
 from app.lab import errors_shown, lab
-from app.session import PRESET, Draft
 from app.theme import FAMILY, NEGATIVE, ground, metric_text
 from app.tokens import literal
 from labcore.catalog import kinds
@@ -186,8 +186,7 @@ def legend(preset: Preset) -> str:
 
 
 def picture(preset: Preset) -> str:
-    """The recorded curves of a preset as an image; behind them, pale, that of the preset beside it. Empty where none is
-    recorded."""
+    """The recorded curves of a preset as an image, with the preset beside it pale behind them. Empty without any."""
     if preset.key not in recorded():
         return ""
     curves = recorded()[preset.key].curves

@@ -5,8 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 from app import jobs
+from app.draft import Draft
 from app.lab import in_words
-from app.session import Draft
 from app.tokens import literal
 from labcore.catalog.amounts import size
 from labcore.catalog.llm.models import HUB_MODELS, HubModel

@@ -101,8 +101,7 @@ def silence(run: RunRow, feed: Feed) -> str:
 
 def linked(run: RunRow) -> str:
     """The title of a run as a link to it: HTML."""
-    return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" style="color:inherit">'
-            f"{escape(title(run))}</a>")
+    return (f'<a href="{run.spec.kind}?run={run.id}" target="_self" style="color:inherit">{escape(title(run))}</a>')
 
 
 def _waking(run: RunRow) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import streamlit as st
 
 from app import naming
+from app.draft import Draft
 from app.jobs import result
 from app.lab import lab
-from app.session import Draft
 from app.tokens import literal
 from app.training.data_words import Proposal
 from app.training.own_data import take

@@ -107,11 +107,7 @@ def _data(run: RunRow, feed: Feed, step: int) -> None:
                "digits; metrics.csv under Export has all, exactly as logged.")
 
 
-def _export(run: RunRow, feed: Feed, step: int) -> None:
-    export.show(run, feed)
-
-
 TABS: Tabs = {
     "Equation": (equation.show, lambda run: not run.spec.kind_row.elsewhere), "Events": (_events, lambda run: True),
-    "Data": (_data, lambda run: True), "Export": (_export, lambda run: True),
+    "Data": (_data, lambda run: True), "Export": (lambda run, feed, step: export.show(run, feed), lambda run: True),
 }

@@ -90,16 +90,13 @@ def _metric(key: str, feed: Feed, step: int) -> str:
 
 def _reach(samples: dict[str, Any], view: View) -> str:
     """The range of a token's number over all completions that were kept of a step; empty where it has none."""
-    found = [value for each in _completions(samples) for value in view.values(each) if value is not None]
+    found = [value for group in samples.get("groups", []) for each in group["completions"]
+             for value in view.values(each) if value is not None]
     if not found:
         return ""
     low, high = number(min(found), 2), number(max(found), 2)
     unit = f" {view.unit}" if view.unit and not view.centre else ""
     return (low if low == high else f"{low} to {high}") + unit
-
-
-def _completions(samples: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    return (each for group in samples.get("groups", []) for each in group["completions"])
 
 
 def strongest_completion(samples: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -146,5 +143,4 @@ def _source(samples: dict[str, Any], group: dict[str, Any], completion: dict[str
     cut = f", the first {MOST} of its {count:,} tokens" if count > MOST else ""
     part = f"; ranges over {groups}" if (groups := files.of_groups(samples)) else ""
     prompt = tokens.readable(in_one_line(group["prompt"], 80))
-    return (f"{files.of_step(samples['step'], step)}: a completion of <code>{prompt}</code>"
-            f"{scored}{cut}{part}")
+    return (f"{files.of_step(samples['step'], step)}: a completion of <code>{prompt}</code>{scored}{cut}{part}")

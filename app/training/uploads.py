@@ -8,8 +8,8 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from app.draft import Draft
 from app.lab import in_words
-from app.session import Draft
 from app.tokens import literal
 from app.training import columns
 from labcore.catalog.algorithm import Algorithm
@@ -57,8 +57,7 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
     if not wanted:
         return
     title, types, form = WANTED[wanted]
-    file = st.file_uploader(title, type=types, help=form, key=f"upload:{draft.scope}:{wanted}",
-                            disabled=read_only())
+    file = st.file_uploader(title, type=types, help=form, key=f"upload:{draft.scope}:{wanted}", disabled=read_only())
     new = keep_new(file) if file is not None else columns.dataset(draft, wanted)
     path = new or draft.fields["data"].get(wanted)
     if not path:
@@ -83,10 +82,7 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
 
 def _usable(draft: Draft, path: str) -> tuple[int, int, str]:
     """The result of `_read` for a file beside its held-out file, or of the file alone where that one is what is wrong.
-
-    Raises:
-        LabError: the file itself cannot be used.
-    """
+    Raises LabError if the file itself cannot be used."""
     knobs = draft.of_task()
     try:
         return _read(draft.task_row.key, path, knobs)
@@ -176,10 +172,7 @@ def keep_new(file: UploadedFile) -> str:
 
 def _turn(draft: Draft, new: str, rows: Sequence[Algorithm]) -> None:
     """Turn the draft to the task that an upload is for, and draw the page anew with it; nothing where it has that task.
-
-    Raises:
-        LabError: no task fits the file and the algorithms.
-    """
+    Raises LabError if no task fits the file and the algorithms."""
     fitting = task_for(Path(new), draft.task_row, rows or (draft.row,), draft.kind.tasks, names_of(draft.of_task()))
     if fitting.key == draft.task_row.key:
         return

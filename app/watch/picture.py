@@ -1,5 +1,4 @@
-"""The picture on the page without a run: a trainer sends lines, and the lab shows curves, completions and tokens.
-Pure."""
+"""The picture on the page without a run: a trainer sends lines, the lab shows curves and tokens. Pure."""
 
 from __future__ import annotations
 

@@ -46,11 +46,8 @@ KNOBS: Mapping[str, Any] = {"pattern": "", "length_low": 1, "length_high": 40, "
 
 def spec_for(run_id: str, by: str, knobs: Mapping[str, Any] | None = None, most: int = MOST) -> dict[str, Any]:
     """The job that judges a run as it is now. `by`: "task", a verifier, a function "FILE:name HASH", "judge", or the
-    name of a reward model; `knobs` are those of `KNOBS` that it needs.
-
-    Raises:
-        LabError: the run has no stored completions; there is no such knob, or no such reward model.
-    """
+    name of a reward model; `knobs` are those of `KNOBS` that it needs. Raises LabError if the run has no stored
+    completions; there is no such knob, or no such reward model."""
     steps = step_files.steps_of(run_id, "samples")
     if not steps:
         raise LabError(f"The run {run_id} has stored no completions: only runs of language models do, with the knob "
@@ -68,15 +65,12 @@ def _pinned(by: str) -> str:
 
 
 def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the job: score a run's completions, and save the result in the run's folder.
-
-    Raises:
-        LabError: the judge cannot be used, or no completion has both scores.
-    """
+    """Run the job: score a run's completions, and save the result in the run's folder. Raises LabError if the judge
+    cannot be used, or no completion has both scores."""
     run_id, by, until = str(spec["run"]), str(spec["by"]), int(spec["until"])
     run = RunSpec.in_folder(storage.fetch(run_folder(run_id) / "spec.json").parent)
     there = [step for step in step_files.steps_of(run_id, "samples") if step <= until]
-    task = _task(run)
+    task = make_task(run.task_row, run.knobs, run.data) if run.task_row.source else None
     scores = _scores(run_id, run, task, by, {**KNOBS, **spec["knobs"]})
     steps, rows = _chosen(run_id, there, task, int(spec["most"]))
     rows = [row for row in rows if not math.isnan(row.reward)]
@@ -89,13 +83,6 @@ def judge_again(spec: Mapping[str, Any]) -> dict[str, Any]:
     if not read_only():
         _keep(run_id, jobs.job_id({"job": JOB, **spec}), found)
     return found
-
-
-def _task(run: RunSpec) -> TextTask | None:
-    """Return the task of a run; None for a watched run."""
-    if not run.task_row.source:
-        return None
-    return make_task(run.task_row, run.knobs, run.data)
 
 
 def _scores(run_id: str, run: RunSpec, task: TextTask | None, by: str, knobs: Mapping[str, Any]) -> Scores:
@@ -188,11 +175,8 @@ class Change:
 
 
 def compared(rows: Sequence[Stored], scores: Sequence[float], name: str) -> dict[str, Any]:
-    """Compare the rewards of completions with the scores of the judge `name`, by step; see `judge_again`.
-
-    Raises:
-        LabError: the judge scored no completion.
-    """
+    """Compare the rewards of completions with the scores of the judge `name`, by step; see `judge_again`. Raises
+    LabError if the judge scored no completion."""
     pairs = [(row, score) for row, score in zip(rows, scores, strict=True) if math.isfinite(score)]
     if not pairs:
         raise LabError(f"{name} could not score any of the {len(rows):,} completions: choose another judge.")
@@ -293,8 +277,7 @@ def _moves(found: Change) -> str:
 
 
 def _agreement(reward: np.ndarray, score: np.ndarray) -> dict[str, float]:
-    """Return the share of completions with equal scores if both scores are 0 or 1; otherwise Spearman's rank
-    correlation if both vary."""
+    """The share of completions with equal scores if these are 0 or 1; else Spearman's rank correlation if both vary."""
     if np.isin(reward, (0, 1)).all() and np.isin(score, (0, 1)).all():
         return {"same": float((reward == score).mean())}
     if np.ptp(reward) == 0 or np.ptp(score) == 0:

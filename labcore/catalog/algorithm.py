@@ -48,11 +48,7 @@ class Algorithm:
         return tuple(key for key in self.panels if task.verifiable or key not in VERIFIED)
 
     def knob(self, key: str) -> Knob:
-        """The knob `key` of this algorithm.
-
-        Raises:
-            LabError: the algorithm has no such knob.
-        """
+        """The knob `key` of this algorithm. Raises LabError if the algorithm has no such knob."""
         for knob in self.knobs:
             if knob.key == key:
                 return knob

@@ -143,9 +143,8 @@ class Reward(Choice):
 
 @dataclass(frozen=True, eq=False)
 class Selection(Choice):
-    """A rule for which completions are learnt from. `kept` is the LaTeX of the condition. `group`: it compares
-    completions of one prompt. `refills`: groups of which nothing is kept are sampled again. `ranks`: by all that a
-    completion earns."""
+    """A rule for which completions are learnt from. `kept` is its LaTeX. `group`: it compares completions of one
+    prompt. `refills`: groups of which nothing is kept are sampled again. `ranks`: by all that one earns."""
 
     kept: str = ""
     group: bool = False

@@ -1,7 +1,5 @@
 """The numbers that runs in mazes and in Gymnasium environments log; `metrics` has them in its table."""
 
-from __future__ import annotations
-
 from labcore.catalog.metric import Metric
 
 # Of episodes, and of what a method does within them.

@@ -115,22 +115,14 @@ def built_in() -> frozenset[str]:
 
 
 def kind(key: str) -> Kind:
-    """The row of a kind of run.
-
-    Raises:
-        LabError: there is none.
-    """
+    """The row of a kind of run. Raises LabError if there is none."""
     if key not in EVERY:
         raise LabError(f"There is no kind of run {quoted(key)}: {suggestion(key, list(KINDS))}")
     return EVERY[key]
 
 
 def algorithm(key: str, of: str = "llm") -> Algorithm:
-    """The row of algorithm `key` of a kind.
-
-    Raises:
-        LabError: there is no such algorithm.
-    """
+    """The row of algorithm `key` of a kind. Raises LabError if there is no such algorithm."""
     table = kind(of).algorithms
     if key not in table:
         _elsewhere("algorithm", key, of, [row.key for row in KINDS.values() if key in row.algorithms])
@@ -145,11 +137,7 @@ def _elsewhere(what: str, key: str, of: str, kinds: list[str]) -> None:
 
 
 def task(key: str, of: str = "llm") -> Task:
-    """The row of task `key` of a kind.
-
-    Raises:
-        LabError: there is no such task.
-    """
+    """The row of task `key` of a kind. Raises LabError if there is no such task."""
     row = kind(of)
     if key in row.tasks:
         return row.tasks[key]

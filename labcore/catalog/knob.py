@@ -117,11 +117,8 @@ class Knob:
         return replace(self, default=default, source=source, safe=safe or self.safe, reach=None if safe else self.reach)
 
     def check(self, value: object) -> Value:
-        """Return `value` in the knob's type.
-
-        Raises:
-            LabError: the value has the wrong type, is not finite, is out of bounds or not a choice.
-        """
+        """Return `value` in the knob's type. Raises LabError if the value has the wrong type, is not finite, is out of
+        bounds or not a choice."""
         value = self._coerce(value)
         if self.choices and value not in self.choices:
             raise LabError(f"`{self.key}` cannot be {quoted(value)}: {suggestion(value, self.choices)}")

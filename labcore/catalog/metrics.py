@@ -351,8 +351,7 @@ class _Metrics(Mapping[str, Metric]):
             return Metric(key, f"Not scored: {silent}", "share of completions", "Share of completions that the part "
                           f"{silent!r} of the reward did not score.", scale="rate", better="lower", short=silent)
         if key.startswith(OWN) and (name := key.removeprefix(OWN)):
-            return Metric(key, name, "", "A metric of the trainer, under its own name.",
-                          short=name)
+            return Metric(key, name, "", "A metric of the trainer, under its own name.", short=name)
         return self._declared[key]
 
     def __iter__(self) -> Iterator[str]:
@@ -374,11 +373,7 @@ def ordered(keys: Iterable[str]) -> list[str]:
 
 
 def metric(key: str) -> Metric:
-    """The declaration of metric `key`.
-
-    Raises:
-        LabError: there is no such metric.
-    """
+    """The declaration of metric `key`. Raises LabError if there is no such metric."""
     if key not in METRICS:
         raise LabError(f"There is no metric {quoted(key)}: {suggestion(key, list(METRICS))}")
     return METRICS[key]

@@ -326,11 +326,7 @@ def of_kind(kind: str) -> list[Preset]:
 
 
 def preset(key: str) -> Preset:
-    """The preset of that key.
-
-    Raises:
-        LabError: there is none.
-    """
+    """The preset of that key. Raises LabError if there is none."""
     if key not in PRESETS:
         raise LabError(f"There is no preset {quoted(key)}: {suggestion(key, list(PRESETS))}")
     return PRESETS[key]

@@ -40,11 +40,8 @@ class Term:
 
 @cache
 def terms(text: str) -> tuple[Term, ...]:
-    """The terms that the knob `reward_function` names; none where it is empty.
-
-    Raises:
-        LabError: it is not written so, or names a term twice.
-    """
+    """The terms that the knob `reward_function` names; none where it is empty. Raises LabError if it is not written so,
+    or names a term twice."""
     found = [_term(each) for each in text.split(JOIN)] if text else []
     if twice := [term.key for place, term in enumerate(found) if term.key in [other.key for other in found[:place]]]:
         raise LabError(f"The reward {twice[0]} is named twice: name it once, and give it a larger weight.")
@@ -81,11 +78,8 @@ def scorers(knobs: Mapping[str, Any]) -> str:
 
 
 def weights(text: str, count: int) -> list[float]:
-    """The weights of `count` terms that the knob `reward_weights` gives; all 1 where it is empty.
-
-    Raises:
-        LabError: they are not as many finite numbers.
-    """
+    """The weights of `count` terms that the knob `reward_weights` gives; all 1 where it is empty. Raises LabError if
+    they are not as many finite numbers."""
     words = text.replace(",", " ").split()
     try:
         found = [float(word) for word in words] if words else [1.0] * count
@@ -100,8 +94,7 @@ def weights(text: str, count: int) -> list[float]:
 
 
 def of(knobs: Mapping[str, Any]) -> tuple[Term, ...]:
-    """The terms of a run's reward; none where it is no such sum, or one that cannot be read: what checks a spec asks
-    `terms`."""
+    """The terms of a run's reward; none where it is no such sum, or cannot be read, which `terms` checks."""
     if knobs.get("reward_source") != SOURCE:
         return ()
     try:

@@ -1,7 +1,5 @@
 """Questions about runs rather than about what they learn: how to compare, keep and use them. Part of `questions`."""
 
-from __future__ import annotations
-
 from labcore.catalog.question import TOPICS, Question
 
 _COMPARE, _RUNS = TOPICS[-2:]

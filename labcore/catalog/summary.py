@@ -19,8 +19,7 @@ def summary_of(row: Algorithm, values: Mapping[str, Value]) -> str:
     usual = {knob.key: knob.default for knob in row.knobs}
     own = usual | dict(values)
     changed = [word for word, how in _HOW.items() if how(own) != how(usual)]
-    return " ".join(each for each in _SENTENCE.split(row.summary)
-                    if not any(re.search(word, each) for word in changed))
+    return " ".join(each for each in _SENTENCE.split(row.summary) if not any(re.search(word, each) for word in changed))
 
 
 def _clips(values: Mapping[str, Value]) -> bool:

@@ -1,7 +1,4 @@
-"""The protocol `add(name, command, help)`, by which a module adds its commands to the parser; it returns the command's
-parser."""
-
-from __future__ import annotations
+"""The protocol `add(name, command, help)`, by which a module adds its commands; it returns the command's parser."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable

@@ -77,11 +77,7 @@ def warn(*specs: RunSpec) -> None:
 
 
 def spec_of(options: argparse.Namespace) -> RunSpec:
-    """The spec that the options of `run` ask for.
-
-    Raises:
-        LabError: they do not go together, or something named is not there.
-    """
+    """The spec that the options of `run` ask for. Raises LabError if they do not fit, or name what is not there."""
     environments.take(options)
     _take_preset(options)
     files = {key: path_of(getattr(options, key)) for key in ("prompts", "preferences", "text")
@@ -118,11 +114,7 @@ def spec_of(options: argparse.Namespace) -> RunSpec:
 
 def _take_preset(options: argparse.Namespace) -> None:
     """Put the settings of `--preset` into the options; explicit options take precedence. Without both a preset and a
-    kind, the run is one of a language model.
-
-    Raises:
-        LabError: the preset is of another kind than `--kind`.
-    """
+    kind, the run is one of a language model. Raises LabError if the preset is of another kind than `--kind`."""
     if options.preset is None:
         options.kind = options.kind or "llm"
         return
@@ -149,10 +141,8 @@ def _task_of_file(path: Path, task_key: str, usual: Kind, algorithm: str, knobs:
 def algorithm_of(options: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
     """The algorithm's key, the name of the mix that is to be run (empty: none), and the knobs of a saved mix.
 
-    --algorithm names a row or a saved mix, --mix gives what is run a name of its own.
-
-    Raises:
-        LabError: there is neither.
+    --algorithm names a row or a saved mix, --mix gives what is run a name of its own. Raises LabError if there is
+    neither.
     """
     name = options.algorithm
     there = kind(options.kind).algorithms

@@ -82,8 +82,7 @@ def compare_runs(options: argparse.Namespace) -> int:
 
 
 def of_project(store: Store, project: str) -> list[str]:
-    """The runs of a project that have made a step and its imported metrics, oldest first. Raises LabError where it has
-    none."""
+    """A project's runs that have made a step, and its imports, oldest first. Raises LabError where it has none."""
     rows = [(row.created, row.id, row.project) for row in store.runs(begun=True)]
     rows += [(each.created, each.id, each.project) for each in imported.listed(store)]
     found = [name for _, name, theirs in sorted(rows) if theirs.casefold() == project.casefold()]

@@ -11,11 +11,7 @@ from labcore.runs.files.uploads import keep_file
 
 
 def kept_data(word: Path) -> Path:
-    """The upload that holds the file or the dataset which is called so.
-
-    Raises:
-        LabError: it cannot be read, or fetched.
-    """
+    """The upload that holds the file or the dataset of this name. Raises LabError if it cannot be read, or fetched."""
     asked = datasets.parse(str(word))
     if asked is None:
         return keep_file(word, LIMIT)

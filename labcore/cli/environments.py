@@ -18,11 +18,8 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def take(options: argparse.Namespace) -> None:
-    """Put the environment and its arguments into the options `kind`, `task` and `knobs`.
-
-    Raises:
-        LabError: the options do not go together, or the module cannot be imported.
-    """
+    """Put the environment and its arguments into the options `kind`, `task` and `knobs`. Raises LabError if the options
+    do not go together, or the module cannot be imported."""
     if options.env is not None:
         if options.kind not in (None, KIND) or options.task is not None:
             other = "--task" if options.task is not None else f"--kind {options.kind}"

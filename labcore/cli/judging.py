@@ -39,20 +39,15 @@ def add_to(add: Add) -> None:
 
 
 def judged(options: argparse.Namespace) -> int:
-    """Print the result, the means by step, and completions on which the scores differ. The result is saved with the
-    run."""
+    """Print the result, the means by step, and completions with different scores; save the result with the run."""
     Store().run(options.run)  # an unknown name must not become a path
     if options.most < 1:
         raise LabError(f"--most is {options.most}: give a number of completions from 1.")
     knobs = dict(map(_setting, options.set)) | ({"judge_url": judge.allow(options.judge)} if options.judge else {})
-    found = computed(judge_again.spec_for(options.run, _judge(options.by), knobs, options.most))
+    by = own_reward.register(options.by) if ".py" in options.by and options.by not in VERIFIERS else options.by
+    found = computed(judge_again.spec_for(options.run, by, knobs, options.most))
     print(json.dumps(found, ensure_ascii=False, indent=2) if options.json else "\n".join(_lines(found)))
     return 0
-
-
-def _judge(by: str) -> str:
-    """Return the job's name of a judge. For a file, load its function, which the lab saves."""
-    return own_reward.register(by) if ".py" in by and by not in VERIFIERS else by
 
 
 def _setting(word: str) -> tuple[str, Any]:

@@ -53,11 +53,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tables(row: Kind, names: list[str]) -> Tables:
-    """The catalog tables of a kind of run, reduced to the entries `names` if any are given.
-
-    Raises:
-        LabError: no table has one of the names.
-    """
+    """The catalog tables of a kind of run, reduced to the entries `names` if any are given. Raises LabError if no table
+    has one of the names."""
     tables: Tables = {"algorithms": row.algorithms, "tasks": row.tasks,
                       "models": {key: MODELS.get(key, TABLE) for key in row.models} if len(row.models) > 1 else {},
                       "presets": {each.key: each for each in of_kind(row.key)}}

@@ -11,5 +11,4 @@ CODE = Path(labcore.__file__).resolve().parents[1]
 
 def page_code() -> Path:
     """The folder `app`: in the repository beside `labcore`, in the installed package in a folder of its own."""
-    places = (CODE / "rl_visual_lab" / "app", CODE / "app")
-    return next(path for path in places if (path / "main.py").exists())
+    return next(path for path in (CODE / "rl_visual_lab" / "app", CODE / "app") if (path / "main.py").exists())

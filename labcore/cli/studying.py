@@ -92,11 +92,8 @@ def _runs(store: Store, chosen: Study) -> plan.Runs:
 
 
 def _run(store: Store, chosen: Study, quiet: bool) -> None:
-    """Run the reward models, if there are any to run, then the rest; in the foreground. Ctrl-C stops them all.
-
-    Raises:
-        LabError: some did not finish.
-    """
+    """Run the reward models, if there are any to run, then the rest; in the foreground. Ctrl-C stops them all. Raises
+    LabError if some did not finish."""
     for _ in range(2 if chosen.scorers else 1):
         specs = plan.missing(chosen, _runs(store, chosen))
         if not specs:
@@ -109,8 +106,7 @@ def _run_enough(store: Store, chosen: Study, quiet: bool) -> None:
     found = _result(store, chosen)
     need = needed_to_decide(chosen, found.by_label) if found else None
     if need and need.seeds is None:
-        print(f"labcore: {chosen.title} needs more than {MOST} seeds per setting: no runs are added",
-              file=sys.stderr)
+        print(f"labcore: {chosen.title} needs more than {MOST} seeds per setting: no runs are added", file=sys.stderr)
     elif need:
         _run_all(store, chosen, plan.to_decide(chosen, _runs(store, chosen), need), quiet)
 

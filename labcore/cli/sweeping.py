@@ -62,8 +62,7 @@ def add_to(add: Add, add_run: Callable[[argparse.ArgumentParser], None]) -> None
     what.add_argument("--cancel", action="store_true", help="stop its queued and running runs")
     what.add_argument("--resume", action="store_true", help="resume its stopped runs, here in the foreground")
     what.add_argument("--name", help="name the sweep; an empty name removes it")
-    what.add_argument("--status", action="store_true",
-                      help="only its progress and the estimated time left")
+    what.add_argument("--status", action="store_true", help="only its progress and the estimated time left")
     _add_report(some)
 
 
@@ -171,8 +170,7 @@ def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
 
 
 def _first_in_line(store: Store, sweep_id: str) -> str:
-    """The runs for which the oldest queued run of a sweep waits, which is the next to be started; empty where nothing
-    is said."""
+    """The runs for which the oldest queued run of a sweep waits, the next to be started; empty if unknown."""
     first = list(store.queued(sweep_id))[:1]
     found = list(store.runs_named(first).values())  # none where it has just been deleted
     going = places.going(store, found)

@@ -58,10 +58,8 @@ def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool 
 
     The checkpoint is the newest, or with `best` that which is the best by held-out rows. `tensorboard` adds the metrics
     as an event file of TensorBoard. `merged` adds, where the checkpoint is an adapter, the folder `merged`: the whole
-    model, for which torch is loaded. A watched run has no checkpoint.
-
-    Raises:
-        LabError: there is no such run, it has no checkpoint yet or no best one, or the folder cannot be written.
+    model, for which torch is loaded. A watched run has no checkpoint. Raises LabError if there is no such run, it has
+    no checkpoint yet or no best one, or the folder cannot be written.
     """
     folder = path_of(folder)
     row = store.run(run_id)
@@ -106,11 +104,7 @@ def _fill(store: Store, row: RunRow, folder: Path, tensorboard: bool, merged: bo
 
 def export_zip(store: Store, run_id: str, best: bool = False) -> Path:
     """The run, TensorBoard's file included, as one zip in its own `export` folder. A new one replaces it as a whole.
-    `best` as in `export_run`.
-
-    Raises:
-        LabError: as `export_run`.
-    """
+    `best` as in `export_run`. Raises LabError as `export_run`."""
     store.run(run_id)  # a name that is no run's must not become a path
     target = made(run_folder(run_id) / "export", spare=True) / f"{run_id}.zip"
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as temporary:
@@ -160,8 +154,7 @@ def write_knobs(path: Path, changes: Sequence[Change]) -> None:
 
 
 def _copy_checkpoint(run_id: str, target: Path, best: bool) -> None:
-    """Copy the newest policy, or the best. The worker may delete the one being copied when there are newer ones or a
-    better one: then again."""
+    """Copy the newest policy, or the best. Once more if the worker deletes it meanwhile for a newer or better one."""
     folder = run_folder(run_id)
     while True:
         step = checkpoint.best_step(folder) if best else checkpoint.newest_step(folder)
@@ -183,11 +176,8 @@ def file(run_id: str) -> Path:
 
 
 def merge(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The job `merge` of a run's checkpoint: {"bytes"} of the zip, which `file` names.
-
-    Raises:
-        LabError: there is no such checkpoint, or its base model is not there.
-    """
+    """The job `merge` of a run's checkpoint: {"bytes"} of the zip, which `file` names. Raises LabError if there is no
+    such checkpoint, or its base model is not there."""
     run_id, step = str(spec["run"]), int(spec["step"])
     found = dict(checkpoint.steps(run_folder(run_id))) if is_run_id(run_id) else {}
     if step not in found:

@@ -53,7 +53,7 @@ def keep(machine: str, *keys: str) -> list[str]:
 def _recorded(store: Store, study: Study, runs: Runs, machine: str) -> Recorded:
     found, ended = result(store, study, runs), max(each.ended or 0 for each in runs.counted)
     assert found is not None
-    kept = {} if study.asks_model else _capsule(store, study, _winner(study, runs))
+    kept = {} if study.asks_model else _capsule(store, study, runs.of[study.winner][0])
     return recorded.of_result(found, date=time.strftime("%d %B %Y", time.gmtime(ended)).lstrip("0"), machine=machine,
                               runs=len(runs.counted), **kept)
 
@@ -65,11 +65,6 @@ def _capsule(store: Store, study: Study, row: RunRow) -> dict[str, str]:
     file = CAPSULES / f"{study.key}.capsule.zip"
     packing.write(store, row.id, file, light=packing.starts_anew(row.spec))
     return {"capsule": file.name, "run": row.id, "digest": digest(file)}
-
-
-def _winner(study: Study, runs: Runs) -> RunRow:
-    """The first seed of the winning setting."""
-    return runs.of[study.winner][0]
 
 
 def digest(capsule: Path) -> str:

@@ -24,11 +24,7 @@ from labcore.tasks.task import Problem
 
 def demonstrations(session: LlmSession, problems: Sequence[Problem]) -> tuple[Tensor | None, Tensor | None]:
     """The tokens of each problem's answer and a mask of the tokens that count, (P, D) each; (None, None) if the run
-    imitates nothing.
-
-    Raises:
-        LabError: no problem has an answer.
-    """
+    imitates nothing. Raises LabError if no problem has an answer."""
     if not session.knobs.get("sft_weight"):
         return None, None
     has_answer = [bool(problem.answer.strip()) for problem in problems]

@@ -72,9 +72,7 @@ def played(task: EnvironmentTask, rendering: Rendering, problems: Sequence[Probl
     limit of turns are not truncated.
 
     All episodes continue after the turns `begun`, whose log-probs are 0; the model writes at most `most` further turns.
-
-    Raises:
-        LabError: the environment raises or answers with something else than it should.
+    Raises LabError if the environment raises or answers with something else than it should.
     """
     rows = [ids[mask].tolist() for ids, mask in zip(prompts.ids, prompts.mask, strict=True)]
     lines = [Line(task.begin(problem), prompt) for problem, prompt in zip(problems, rows, strict=True)
@@ -116,8 +114,7 @@ def _by_room(going: Sequence[Line], limit: int, turn_tokens: int) -> Iterator[tu
 
 
 def _answered(rendering: Rendering, going: Sequence[Line], drawn: Completions, limit: int, last: bool) -> list[Line]:
-    """Add the sampled turn and its observation to each episode; returns the episodes that continue, none after the
-    `last` turn."""
+    """Add the sampled turn and its observation to each episode; return what continues, none after the `last` turn."""
     found, texts = list[Line](), decode(rendering.tokenizer, drawn, rendering.ends)
     turns = zip(going, texts, drawn.ids.tolist(), drawn.lengths.tolist(), drawn.sampled_logprobs.tolist(),
                 drawn.truncated.tolist(), strict=True)

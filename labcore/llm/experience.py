@@ -96,8 +96,7 @@ class Batch:
         return self.batch.problems[:len(self.batch.problems) - self.again]
 
     def of_new(self, values: Tensor) -> Tensor:
-        """The values (B,) of completions in groups that no earlier batch had, so that statistics of a run count each
-        group once."""
+        """The values (B,) of completions in groups that no earlier batch had, so that each group counts once."""
         return values[:len(self.new_problems) * self.batch.group_size]
 
     @property
@@ -124,8 +123,7 @@ class Batch:
         if self.selective:
             kept = len(rollout.ids) if rollout.kept is None else float(rollout.kept.sum())
             of = rollout.ids if self.delayed else whole.texts
-            metrics |= {"selection/kept_frac": kept / len(of),
-                        "selection/rounds": float(len(self.sampled))}
+            metrics |= {"selection/kept_frac": kept / len(of), "selection/rounds": float(len(self.sampled))}
         if rollout.age is not None:
             metrics |= {"sample_age/mean": float(rollout.age.double().mean()),
                         "sample_age/max": float(rollout.age.max())}

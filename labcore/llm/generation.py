@@ -149,8 +149,7 @@ def _usable(session: LlmSession, model: Network, done: Batch) -> bool:
     layers, mode = layers_of(model), mode_of(model)
     alike = layers.own and not mode.recomputed and way(layers, done, mode) == "packed"
     slow = session.device.type == "cpu" and layers.hidden >= LEAST_WIDTH
-    return (alike and slow and session.knobs["dtype"] == "fp32"
-            and at_once(model, done, session.room) == done.prompts)
+    return (alike and slow and session.knobs["dtype"] == "fp32" and at_once(model, done, session.room) == done.prompts)
 
 
 def chosen(logits: Tensor, ids: Tensor, temperature: float = 1.0) -> tuple[Tensor]:

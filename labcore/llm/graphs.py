@@ -152,9 +152,7 @@ TOLERANCE = {"fp32": 0.01, "bf16": 0.2}  # nats at temperature 1, mean of the fi
 
 def of_device(device: torch.device) -> Graphs | None:
     """The recordings of a new run; None where steps cannot be recorded."""
-    if device.type != "cuda":
-        return None
-    return Graphs(CudaRecorder(), KEPT)
+    return Graphs(CudaRecorder(), KEPT) if device.type == "cuda" else None
 
 
 @dataclass(frozen=True)
@@ -264,10 +262,8 @@ class Graphs:
         self._tidy()
         return completions
 
-    def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int,
-                  eos: Ends) -> tuple[_Kept, Completions]:
-        """A new recording that has passed its check, on this batch or on an earlier one, and the completions of this
-        batch."""
+    def _recorded(self, batch: _Batch, weights: FixedWeights, limit: int, eos: Ends) -> tuple[_Kept, Completions]:
+        """A new recording that has passed its check, on this or an earlier batch, and the completions of this one."""
         decoder = StaticDecoder(batch.model, batch.shape, Generator(batch.generator.device))
         first = None if self._is_proven(batch, decoder) else self._first(batch, decoder, limit)
         beside = next((kept.recording for kept in self._kept.values()), None)

@@ -43,7 +43,7 @@ def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
         return batch if not off_policy(session.knobs) else replace(batch, rollout=replace(
             batch.rollout, age=torch.zeros_like(batch.rollout.truncated, dtype=torch.long)))
     _drop_other_sizes(session)
-    again = _again(session)
+    again = min(_share(session), _count(session.replay))  # groups from the replay buffer
     rounds = _fill(session, again)
     taken, session.queue = _taken(session, int(session.knobs["prompts_per_step"]) - again)
     lots = [*taken, *_replayed(session, again)]
@@ -53,11 +53,6 @@ def collect(session: LlmSession, tape: Tape | None = None) -> Batch:
     age = torch.tensor([session.updates - lot.updates for lot in lots for _ in lot.sampled.texts],
                        device=session.device)
     return Batch(sampled, rollout_of(session, sampled, age), rounds, selective(session), delayed=True, again=again)
-
-
-def _again(session: LlmSession) -> int:
-    """The number of groups of the batch that the replay buffer provides: its share, or fewer if it has fewer."""
-    return min(_share(session), _count(session.replay))
 
 
 def _share(session: LlmSession) -> int:

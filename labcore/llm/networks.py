@@ -52,13 +52,9 @@ def _policy(policy: PreTrainedModel) -> nn.Module:
     return network
 
 
-def _frozen_copy(policy: PreTrainedModel) -> nn.Module:
-    return share(policy).requires_grad_(False)
-
-
 NETWORKS: Mapping[str, Network] = {
     POLICY: Network(_policy, "learning_rate"),
-    REFERENCE: Network(_frozen_copy, follows="reference_every"),
+    REFERENCE: Network(lambda policy: share(policy).requires_grad_(False), follows="reference_every"),
     CRITIC: Network(Critic, "critic_learning_rate"),
     REWARD_MODEL: Network(Critic, "learning_rate"),
     PROCESS_REWARD_MODEL: Network(partial(Critic, outputs=2), "learning_rate"),
@@ -66,8 +62,7 @@ NETWORKS: Mapping[str, Network] = {
 
 
 def needed(spec: RunSpec, knobs: Mapping[str, Any]) -> list[str]:
-    """The networks that a run needs: the networks of its row, and a critic if and only if its advantage needs
-    values."""
+    """The networks that a run needs: those of its row, and a critic if and only if its advantage needs values."""
     critic = "advantage" in knobs and choices.ADVANTAGE[str(knobs["advantage"])].critic
     return [name for name in NETWORKS if (critic if name == CRITIC else name in spec.row.models)]
 

@@ -41,11 +41,8 @@ class Pairs:
 
 
 def prepare(session: LlmSession) -> None:
-    """Prepare the pairs that a source needs before the first step.
-
-    Raises:
-        LabError: no prompt got both a better and a worse completion.
-    """
+    """Prepare the pairs that a source needs before the first step. Raises LabError if no prompt got both a better and a
+    worse completion."""
     if choices.PAIRS[session.knobs["pairs"]].once and not session.pairs:
         with part_of("pairs from the reference model"):
             session.pairs = sample_once(session)
@@ -129,10 +126,8 @@ def sample_once(session: LlmSession) -> list[Pair]:
     run without a reference samples from its initial policy.
 
     Completions cut at the length limit take part without an end token: were they left out, every rejected answer
-    would have ended, and the policy would learn not to end.
-
-    Raises:
-        LabError: no prompt got both a better and a worse completion.
+    would have ended, and the policy would learn not to end. Raises LabError if no prompt got both a better and a worse
+    completion.
     """
     pairs, asked, begun = list[Pair](), int(session.knobs["pair_prompts"]), session.drawn
     for start in range(0, asked, SAMPLED_AT_ONCE):
@@ -181,8 +176,7 @@ def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) ->
 
 
 def _between(problem: Problem, sides: tuple[Generated, Generated], row: int, lost: bool) -> Pair:
-    """A pair of a completion of the policy and one of the reference; the policy's side is the rejected one if it
-    `lost`."""
+    """A pair of a completion of the policy and one of the reference; the policy's is rejected if it `lost`."""
     ours, theirs = ((side, row) for side in sides)
     return replace(_of_sides(problem, theirs, ours), theirs="chosen") if lost else replace(
         _of_sides(problem, ours, theirs), theirs="rejected")

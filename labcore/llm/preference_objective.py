@@ -130,8 +130,7 @@ def _other_way_round(given: Mapping[str, Any]) -> dict[str, Any]:
     """The quantities of the same pairs with the two sides exchanged."""
     other = {"chosen": "rejected", "rejected": "chosen"}
     names = {name: name.rpartition("_") for name in given}
-    return {f"{stem}_{other[side]}" if side in other else name: given[name]
-            for name, (stem, _, side) in names.items()}
+    return {f"{stem}_{other[side]}" if side in other else name: given[name] for name, (stem, _, side) in names.items()}
 
 
 def answer_loss(knobs: Mapping[str, Any], logprobs: Tensor, mean_length: float, pairs: int) -> Tensor:

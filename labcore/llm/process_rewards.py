@@ -43,11 +43,7 @@ def answers_of(session: LlmSession, completions: Completions) -> list[Steps]:
 @part_of("scores of the steps")
 def model_scores(session: LlmSession, problems: list[Problem], answers: list[Steps]) -> Tensor:
     """The mean score of each step by the run's process reward models, NaN where there is no step. P problems, P·G
-    answers -> (B, K) float64
-
-    Raises:
-        LabError: a score is not finite.
-    """
+    answers -> (B, K) float64. Raises LabError if a score is not finite."""
     models = cast(Iterable[StepScorer], session.models[SCORER])
     found = torch.stack([scores_by(session, model, problems, answers) for model in models]).mean(0)
     if not all(row[:len(answer.texts)].isfinite().all() for row, answer in zip(found, answers, strict=True)):
@@ -80,10 +76,8 @@ def totals(scores: Tensor, by: str) -> list[float]:
     return found
 
 
-def verifier_scores(session: LlmSession, problems: list[Problem], generated: Generated,
-                    answers: list[Steps]) -> Tensor:
-    """1 for each step after which the answer can still become right, else 0; NaN where there is no step. (B, K)
-    float64"""
+def verifier_scores(session: LlmSession, problems: list[Problem], generated: Generated, answers: list[Steps]) -> Tensor:
+    """1 for each step after which the answer can become right, else 0; NaN where there is no step. (B, K) float64"""
     labels = verified_steps(session, problems, generated, answers)
     most = max(map(len, labels))
     steps = tensors([[1.0] * len(row) for row in labels], most, CPU) > 0

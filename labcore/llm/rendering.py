@@ -111,11 +111,7 @@ class Rendering:
         return True
 
     def prompts(self, rows: Sequence[Asked]) -> list[list[int]]:
-        """The ids of each prompt, up to where the model answers.
-
-        Raises:
-            LabError: a row cannot be rendered.
-        """
+        """The ids of each prompt, up to where the model answers. Raises LabError if a row cannot be rendered."""
         return [self._cut(ids) for ids in self.whole_prompts(rows)]
 
     def whole_prompts(self, rows: Sequence[Asked]) -> list[list[int]]:
@@ -176,11 +172,8 @@ class Rendering:
 
     def observation(self, text: str, ended: bool) -> list[int]:
         """The ids between two turns of the model: the template's text and the observation. They start with the end of
-        the turn unless the model `ended` it itself. Without a template the observation has lines of its own.
-
-        Raises:
-            LabError: the template refuses a turn of that role.
-        """
+        the turn unless the model `ended` it itself. Without a template the observation has lines of its own. Raises
+        LabError if the template refuses a turn of that role."""
         if self.template is None:
             found: list[int] = self.tokenizer(f"\n{text}\n{self.begins_with}", add_special_tokens=False)["input_ids"]
             return found if ended else [self.ends[0], *found]
@@ -302,10 +295,7 @@ class Rendering:
 
 def encode_prompts(rendering: Rendering, rows: Sequence[Asked], room: int, device: torch.device) -> Prompts:
     """The prompts of `rows` as tensors, of at most `room` tokens: the model's context without the room for completions.
-
-    Raises:
-        LabError: a prompt is empty, cannot be rendered, or is longer than `room`; the message names its line.
-    """
+    Raises LabError if a prompt is empty, cannot be rendered, or is longer than `room`; the message names its line."""
     return padded_prompts(_fitting(rows, rendering.prompts(rows), room), rendering.padding, device)
 
 
@@ -316,10 +306,7 @@ def encode_answers(rendering: Rendering, rows: Sequence[Asked], texts: Sequence[
     not fit into the `context` after the longest prompt.
 
     Where `unended` is True the answer was itself cut when it was sampled, and gets no end token. `sampled` has the ids
-    of answers that were sampled, None for each that was not.
-
-    Raises:
-        LabError: as `encode_prompts`.
+    of answers that were sampled, None for each that was not. Raises LabError as `encode_prompts`.
     """
     ended = [not cut for cut in unended or [False] * len(texts)]
     prompts, answers = rendering.answers(rows, texts, ended, sampled)
@@ -337,11 +324,8 @@ class Examples:
 
 
 def encode_examples(rendering: Rendering, rows: Sequence[Problem], context: int, device: torch.device) -> Examples:
-    """`rows` with their own answers; of whole conversations every turn of the assistant is learnt.
-
-    Raises:
-        LabError: as `encode_prompts`.
-    """
+    """`rows` with their own answers; of whole conversations every turn of the assistant is learnt. Raises LabError as
+    `encode_prompts`."""
     prompts, answers = rendering.answers(rows, [row.answer for row in rows], [True] * len(rows))
     learnt, last_only = [[True] * len(answer) for answer in answers], 0
     for place, row in enumerate(rows):

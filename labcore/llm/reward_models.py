@@ -27,11 +27,8 @@ from labcore.tasks.task import TextTask
 
 def reward_models(knobs: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, resume: Path | None) -> nn.ModuleList:
     """The reward models of `knobs`: from the checkpoint `resume`, from the runs that trained them, or published ones
-    from their folders, of which no checkpoint holds a copy.
-
-    Raises:
-        LabError: one of them is not there, or has another tokenizer than the policy.
-    """
+    from their folders, of which no checkpoint holds a copy. Raises LabError if one of them is not there, or has another
+    tokenizer than the policy."""
     found: list[nn.Module] = []
     for place, name in enumerate(members(str(knobs["reward_model"]))):
         kept = resume / checkpoint.scorer_folder(place) if resume else None
@@ -48,11 +45,7 @@ def reward_models(knobs: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase, 
 
 def published(name: str, knobs: Mapping[str, Any]) -> TextScorer | TextStepScorer:
     """Load the published reward model `name`. Its config.json says whether it scores whole answers or steps; `knobs` as
-    in `load_step_scorer`.
-
-    Raises:
-        LabError: it is no reward model, or cannot be used.
-    """
+    in `load_step_scorer`. Raises LabError if it is no reward model, or cannot be used."""
     def check(folder: Path | str, config: Mapping[str, Any]) -> None:
         (check_wholes if scores_wholes(config) else check_steps)(folder, config)
 
@@ -61,11 +54,7 @@ def published(name: str, knobs: Mapping[str, Any]) -> TextScorer | TextStepScore
 
 
 def _check_steps(knobs: Mapping[str, Any], name: str, scorer: nn.Module) -> None:
-    """Check that a reward model scores whole answers or steps, as the run's reward source requires.
-
-    Raises:
-        LabError: it does not.
-    """
+    """Check that a reward model scores whole answers or steps, as the reward source asks. Raises LabError if not."""
     wanted = choices.scores_steps(knobs)
     if wanted and not scores_steps(scorer):
         raise LabError(f"The reward model {name} scores whole answers, not steps: set `reward_source=reward_model`, or "
@@ -81,11 +70,7 @@ def _check_steps(knobs: Mapping[str, Any], name: str, scorer: nn.Module) -> None
 
 def check_rewards(knobs: Mapping[str, Any], task: TextTask) -> None:
     """Check that each reward function is there and finds its columns in the task's rows, and that the judge may be
-    asked.
-
-    Raises:
-        LabError: it is not so.
-    """
+    asked. Raises LabError if it is not so."""
     reward_call.check_columns(reward_terms.of(knobs), reward_call.columns_of(task))
     for source in map(choices.REWARD.__getitem__, choices.sources_of(knobs)):
         if source.process and not source.scorer and not isinstance(task, StepTask):

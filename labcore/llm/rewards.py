@@ -77,8 +77,7 @@ class Rewards:
 
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions) -> Rewards:
-    """R = the score by the task's verifier; for an episode Σ_k r_k, the rewards that the environment gave for its
-    turns. (B,)"""
+    """R = the score by the task's verifier; for an episode Σ_k r_k, its environment's for its turns. (B,)"""
     return replace(verdict(task, problems, texts), of_turns=rewards_at_turns(texts, completions))
 
 
@@ -231,10 +230,8 @@ def own_function(task: TextTask, problems: list[Problem], texts: list[str], prom
                  completions: Completions, session: LlmSession, reward_function: str, reward_weights: str) -> Rewards:
     """R = Σ_k w_k r_k over the rewards of the user's own that score the completion; NaN where none does. (B,)
 
-    Each of several is a part; a single one of weight 1 is the reward itself.
-
-    Raises:
-        LabError: this machine does not have a function, or the function returns something other than a reward.
+    Each of several is a part; a single one of weight 1 is the reward itself. Raises LabError if this machine does not
+    have a function, or the function returns something other than a reward.
     """
     true, named = verdict(task, problems, texts), reward_terms.terms(reward_function)
     report(SCORING, 0, len(texts))
@@ -271,11 +268,8 @@ def _asked(session: LlmSession, problems: list[Problem], texts: list[str],
 
 def judge(task: TextTask, problems: list[Problem], texts: list[str], judge_url: str, judge_model: str,
           judge_instruction: str) -> Rewards:
-    """R = a tenth of the grade that a judge gives, from 0 to 1; NaN where it gives none. (B,)
-
-    Raises:
-        LabError: this machine may not ask it, or it grades none of the completions.
-    """
+    """R = a tenth of the grade that a judge gives, from 0 to 1; NaN where it gives none. (B,). Raises LabError if this
+    machine may not ask it, or it grades none of the completions."""
     true = verdict(task, problems, texts)
     grades = _grades(Judge.at(judge_url, judge_model, judge_instruction), problems, texts)
     return Rewards(grades, true.exact, {"gold": true.total}, may_lack=True)

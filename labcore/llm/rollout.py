@@ -103,8 +103,7 @@ class Rollout:
     def select(self, prompts: Tensor) -> Rollout:
         """The rollout of some of its prompts, whole groups. prompts: (N,) indices."""
         members = torch.arange(self.group_size, device=prompts.device)
-        rows = (prompts[:, None] * self.group_size + members).flatten()
-        return self._part(prompts, rows)
+        return self._part(prompts, (prompts[:, None] * self.group_size + members).flatten())
 
     def slice(self, prompts: slice, rows: slice) -> Rollout:
         """The rollout of a run of its prompts; `rows` must be the rows of exactly these."""

@@ -129,11 +129,8 @@ class Read:
 def encode_steps(rendering: Rendering, problems: Sequence[Problem], answers: Sequence[Steps], context: int,
                  device: torch.device) -> Read:
     """P problems and the steps of P·G answers to them. What does not fit into the `context` is cut off, and the steps
-    in it end at the last token that does.
-
-    Raises:
-        LabError: a prompt is empty, cannot be rendered, or fills the context.
-    """
+    in it end at the last token that does. Raises LabError if a prompt is empty, cannot be rendered, or fills the
+    context."""
     asked = rendering.prompts(problems)
     room = context - max(map(len, asked))
     if room < 1 or not all(asked):

@@ -33,5 +33,4 @@ def own_template(tokenizer: PreTrainedTokenizerBase) -> str | None:
 
 def chatml(tokenizer: PreTrainedTokenizerBase) -> str:
     """ChatML; where its end is no token, that of the tokenizer takes its place, so that answers can end."""
-    known = CHATML_END in tokenizer.get_vocab()
-    return CHATML if known else CHATML.replace(CHATML_END, str(tokenizer.eos_token))
+    return CHATML if CHATML_END in tokenizer.get_vocab() else CHATML.replace(CHATML_END, str(tokenizer.eos_token))

@@ -40,11 +40,8 @@ SEEDS = 2**31
 
 @contextmanager
 def sampler_of(session: LlmSession) -> Iterator[None]:
-    """Let vLLM draw the completions of `session` inside, where its knobs say so.
-
-    Raises:
-        LabError: vLLM is not installed, or the run is on no NVIDIA GPU.
-    """
+    """Let vLLM draw the completions of `session` inside, where its knobs say so. Raises LabError if vLLM is not
+    installed, or the run is on no NVIDIA GPU."""
     if not vllm.by_vllm(session.knobs):
         yield
         return
@@ -73,11 +70,7 @@ class VllmSampler:
                  top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0,
                  greedy: bool = False) -> Completions:
         """As `labcore.llm.sampler.sample`: equal weights, prompts and generators give equal completions, as far as vLLM
-        rounds alike.
-
-        Raises:
-            LabError: vLLM cannot run the model, or has no memory for it.
-        """
+        rounds alike. Raises LabError if vLLM cannot run the model, or has no memory for it."""
         with _in_words():
             if self._llm is None:
                 report("starting vLLM")

@@ -48,6 +48,4 @@ def alpha(log_ratios: Tensor, divergence_alpha: float) -> Tensor:
     paper's.
     """
     power = divergence_alpha - 1
-    if abs(power) < 1e-6:
-        return log_ratios
-    return torch.expm1((power * log_ratios).clamp(max=MOST)) / power
+    return log_ratios if abs(power) < 1e-6 else torch.expm1((power * log_ratios).clamp(max=MOST)) / power

@@ -18,9 +18,7 @@ def constant(at: float, warmup_steps: int, steps: int) -> float:
 
 def linear(at: float, warmup_steps: int, steps: int) -> float:
     """(N − at) / (N − w) after the warm-up, 0 from N on: transformers' linear."""
-    if at < warmup_steps:
-        return at / warmup_steps
-    return max(0.0, (steps - at) / max(1, steps - warmup_steps))
+    return at / warmup_steps if at < warmup_steps else max(0.0, (steps - at) / max(1, steps - warmup_steps))
 
 
 def cosine(at: float, warmup_steps: int, steps: int) -> float:
@@ -33,8 +31,7 @@ def cosine(at: float, warmup_steps: int, steps: int) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * min(1.0, (at - warmup_steps) / max(1, steps - warmup_steps))))
 
 
-SCHEDULES: dict[str, Callable[[float, int, int], float]] = {
-    "constant": constant, "linear": linear, "cosine": cosine}
+SCHEDULES: dict[str, Callable[[float, int, int], float]] = {"constant": constant, "linear": linear, "cosine": cosine}
 
 
 # ---------------------------------------------------------------- controllers

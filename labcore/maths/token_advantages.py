@@ -131,8 +131,7 @@ def turn_return(token_rewards: Tensor, scored_tokens: Tensor, group_size: int) -
     return turns.at_tokens(torch.where(compared, groups - baseline, 0).flatten(0, 1), scored_tokens)
 
 
-def turn_gae(token_rewards: Tensor, values: Tensor, completion_mask: Tensor, gamma: float,
-             gae_lambda: float) -> Tensor:
+def turn_gae(token_rewards: Tensor, values: Tensor, completion_mask: Tensor, gamma: float, gae_lambda: float) -> Tensor:
     """A_t = V(s_k) + Σ_l (γλ)^l δ_{k+l} − V_t, δ_k = r_k + γ V(s_{k+1}) − V(s_k). (B, T) x 2, bool (B, T) -> (B, T)
 
     In reward; 0 where the mask is False. The steps of the estimate are turns: s_k is the state before the first token

@@ -46,10 +46,8 @@ def fork_spec(store: Store, run_id: str, step: int | None = None, *, algorithm: 
     the parent's value of the very same knob was chosen. `steps` is the step at which it ends: the parent's, or where
     the parent is at its end, as many again. `twin`: common random numbers, the parent's; else they begin anew from
     `seed` (None: one that no fork of this run has). A change that counts first in step s is undone by a fork at the
-    newest checkpoint before s.
-
-    Raises:
-        LabError: there is no such run or checkpoint, the two algorithms share nothing, or a value cannot be.
+    newest checkpoint before s. Raises LabError if there is no such run or checkpoint, the two algorithms share nothing,
+    or a value cannot be.
     """
     row = store.run(run_id)
     check_ours(row.spec)
@@ -146,11 +144,8 @@ def _fixed(knob: Knob, parent: RunSpec) -> bool:
 
 
 def check(parent: RunSpec, spec: RunSpec) -> None:
-    """Check that the fork `spec` can start from a checkpoint of `parent`.
-
-    Raises:
-        LabError: their algorithms share nothing, or a knob that cannot change is another one.
-    """
+    """Check that the fork `spec` can start from a checkpoint of `parent`. Raises LabError if their algorithms share
+    nothing, or a knob that cannot change is another one."""
     row, theirs = spec.row, parent.row
     if not set(row.models) & set(theirs.models):
         raise LabError(f"{theirs.label} trains {' and '.join(theirs.models)}, {row.label} {' and '.join(row.models)}: "
@@ -163,11 +158,7 @@ def check(parent: RunSpec, spec: RunSpec) -> None:
 
 
 def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
-    """The spec of the parent and its checkpoint that the fork `run_id` starts from.
-
-    Raises:
-        LabError: both are gone.
-    """
+    """The parent's spec and checkpoint that the fork `run_id` starts from. Raises LabError if both are gone."""
     assert spec.parent is not None, "only a fork has a beginning"
     parent, step = spec.parent
     start = run_folder(run_id) / START
@@ -191,10 +182,7 @@ def _left(row: RunRow) -> int:
 def lineage(store: Store, run_id: str) -> list[Branch]:
     """The tree of forks that a run is part of, each run before its forks, these by step and age.
 
-    Where a parent was deleted, its fork is the root.
-
-    Raises:
-        LabError: there is no such run.
+    Where a parent was deleted, its fork is the root. Raises LabError if there is no such run.
     """
     root, passed = store.run(run_id), {run_id}
     while root.spec.parent and root.spec.parent[0] not in passed:  # else somebody changed the store

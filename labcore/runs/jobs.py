@@ -91,11 +91,8 @@ def log_file(job: str) -> Path:
 
 
 def put(spec: Spec) -> str:
-    """Write the spec down so that a worker can do it; return the job's id.
-
-    Raises:
-        LabError: it cannot be written; or nothing has become of it, in a lab that is shared for reading.
-    """
+    """Write the spec down so that a worker can do it; return the job's id. Raises LabError if it cannot be written; or
+    nothing has become of it, in a lab that is shared for reading."""
     job = job_id(spec)
     if ended(job):
         return job
@@ -171,11 +168,7 @@ def fail(job: str, sentence: str) -> None:
 
 
 def do(spec: Spec) -> dict[str, Any]:
-    """The result of `spec`, computed in this process.
-
-    Raises:
-        LabError: there is no such job, or it cannot be done as it was asked for.
-    """
+    """The result of `spec`, computed in this process. Raises LabError if there is none, or it cannot be done so."""
     name = str(spec.get("job"))
     if name not in JOBS:
         raise LabError(f"There is no job {quoted(name)}: {suggestion(name, list(JOBS))}")

@@ -40,11 +40,7 @@ def path() -> Path:
 
 def of_values(name: str, algorithm: str, values: Mapping[str, Value], task: Task, weights: str = SCRATCH) -> Mix:
     """A mix of the knobs `values` of a run on `task`: what is at its defaults is not part of it (`weights` as for
-    `knobs_of`).
-
-    Raises:
-        LabError: the name or a value cannot be, or the row is not one of choices.
-    """
+    `knobs_of`). Raises LabError if the name or a value cannot be, or the row is not one of choices."""
     row = mixed.with_every_knob(algorithm)
     own = {knob.key for knob in row.knobs}.difference(_OF_ONE_MACHINE)
     knobs = {knob.key: knob.check(values[knob.key]) for knob in knobs_of(row, task, weights)
@@ -53,11 +49,7 @@ def of_values(name: str, algorithm: str, values: Mapping[str, Value], task: Task
 
 
 def of_spec(spec: RunSpec, name: str) -> Mix:
-    """The mix of a run under a name.
-
-    Raises:
-        LabError: as `of_values`, or the run is not one of a language model.
-    """
+    """The mix of a run under a name. Raises LabError as `of_values`, or if the run is not one of a language model."""
     if not mixed.can_be_mixed(spec.row):
         raise LabError(f"{spec.row.label} has no choices to mix: give a run of a language model, such as one of grpo "
                        "or dpo.")
@@ -65,11 +57,8 @@ def of_spec(spec: RunSpec, name: str) -> Mix:
 
 
 def saved() -> tuple[list[Mix], list[str]]:
-    """The mixes in the order in which they were saved, and a sentence for each entry that cannot be used.
-
-    Raises:
-        LabError: the file cannot be read.
-    """
+    """The mixes in the order in which they were saved, and a sentence for each entry that cannot be used. Raises
+    LabError if the file cannot be read."""
     found, faults = [], []
     for number, entry in enumerate(_KEPT.read(), 1):
         try:
@@ -80,11 +69,7 @@ def saved() -> tuple[list[Mix], list[str]]:
 
 
 def find(name: str) -> Mix:
-    """The saved mix of that name, whatever its capital letters.
-
-    Raises:
-        LabError: there is none, or the file cannot be read.
-    """
+    """The saved mix of that name, in any case. Raises LabError if there is none, or the file cannot be read."""
     there, _ = saved()
     for mix in there:
         if _same(mix.name, name):
@@ -95,11 +80,8 @@ def find(name: str) -> Mix:
 
 
 def save(mix: Mix, replace: bool = False) -> None:
-    """Save it; with `replace` in place of the one that has its name.
-
-    Raises:
-        LabError: the name is taken, or the file cannot be read or written.
-    """
+    """Save it; with `replace` in place of the one that has its name. Raises LabError if the name is taken, or the file
+    cannot be read or written."""
     with _KEPT.changing() as entries:
         places = _places(entries, mix.name)
         if places and not replace:
@@ -112,11 +94,8 @@ def save(mix: Mix, replace: bool = False) -> None:
 
 
 def rename(name: str, new: str) -> None:
-    """Give a saved mix another name; runs that were made from it keep the old one.
-
-    Raises:
-        LabError: there is none of that name, the new one cannot be or is taken, or the file cannot be written.
-    """
+    """Give a saved mix another name; runs that were made from it keep the old one. Raises LabError if there is none of
+    that name, the new one cannot be or is taken, or the file cannot be written."""
     found = find(name)
     mixed.check_name(new)
     with _KEPT.changing() as entries:
@@ -127,11 +106,8 @@ def rename(name: str, new: str) -> None:
 
 
 def delete(name: str) -> None:
-    """Delete a saved mix; runs that were made from it stay as they are.
-
-    Raises:
-        LabError: there is none of that name, or the file cannot be written.
-    """
+    """Delete a saved mix; runs that were made from it stay as they are. Raises LabError if there is none of that name,
+    or the file cannot be written."""
     found = find(name)
     with _KEPT.changing() as entries:
         for place in _places(entries, found.name):

@@ -195,5 +195,4 @@ def unusual_knobs(spec: RunSpec) -> list[Knob]:
         key for key, value in spec.kind_row.unwatched.items() if spec.knobs.get(key) == value}
     if spec.mix:
         own -= set(PARTS)
-    return [knob for knob in spec.declared
-            if knob.key in own and spec.knobs[knob.key] != knob.default]
+    return [knob for knob in spec.declared if knob.key in own and spec.knobs[knob.key] != knob.default]

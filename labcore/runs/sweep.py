@@ -66,10 +66,7 @@ class Sweep:
 
 def grid(spec: RunSpec, axes: Mapping[str, Sequence[Any]], seeds: Sequence[int]) -> list[RunSpec]:
     """A spec for each combination of the values of `axes` (up to four knobs) and each seed; all values of a seed first.
-
-    Raises:
-        LabError: too many knobs or runs, something twice, or a combination that cannot be run.
-    """
+    Raises LabError for too many knobs or runs, something twice, or a combination that cannot be run."""
     if len(axes) > MOST_AXES:
         raise LabError(f"A sweep has at most {MOST_AXES} knobs, not {len(axes)} ({listed([*axes])}): fix the others.")
     for name, values in (*axes.items(), ("seeds", seeds)):
@@ -112,10 +109,8 @@ def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False, early: Hal
     """Queue a group of runs, all or none; return the sweep's id. Wake the launcher to have them started; `mine` as in
     `create`. `early`: the worse ones are stopped early. The sweep gets a `name`, and its runs a `project`.
 
-    They may be of several algorithms as well: whatever is to be compared.
-
-    Raises:
-        LabError: there are none, or too many, or they cannot be stopped early so.
+    They may be of several algorithms as well: whatever is to be compared. Raises LabError if there are none, or too
+    many, or they cannot be stopped early so.
     """
     if not 1 <= len(specs) <= MOST_RUNS:
         raise LabError(f"A sweep has from 1 to {MOST_RUNS:,} runs, not {len(specs):,}.")
@@ -128,11 +123,7 @@ def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False, early: Hal
 
 
 def sweep(store: Store, sweep_id: str) -> Sweep:
-    """The sweep as it stands; deleted runs are no longer part of it.
-
-    Raises:
-        LabError: there is none of that name.
-    """
+    """The sweep as it stands; deleted runs are no longer part of it. Raises LabError if there is none of that name."""
     rows = store.sweep_runs(sweep_id)
     if not rows:
         raise LabError(f"There is no sweep {quoted(sweep_id)}: list the sweeps to see their names.")
@@ -151,11 +142,7 @@ def sweeps(store: Store, apart: bool = True) -> list[Sweep]:
 
 def cancel(store: Store, sweep_id: str) -> list[str]:
     """Stop the queued and running runs of a sweep; return their ids. Running ones checkpoint and end at their next
-    step.
-
-    Raises:
-        LabError: there is no such sweep.
-    """
+    step. Raises LabError if there is no such sweep."""
     stopped = []
     # The last first: a place that becomes free must not be given to a run that is about to be stopped.
     for run in reversed(sweep(store, sweep_id).runs):
@@ -172,10 +159,7 @@ def resume(store: Store, sweep_id: str, states: Sequence[str] = CANCELLED) -> li
     """Queue the runs of a sweep that were stopped or interrupted; return their ids. Wake the launcher then.
 
     They resume from their checkpoints. Those that failed or diverged are left as they are, and so are those that were
-    stopped early, which can be resumed one by one.
-
-    Raises:
-        LabError: there is no such sweep.
+    stopped early, which can be resumed one by one. Raises LabError if there is no such sweep.
     """
     again = [run.id for run in resumable(sweep(store, sweep_id).runs, states)]
     for run_id in again:

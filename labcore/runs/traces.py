@@ -116,8 +116,7 @@ def axes_of(counters: Iterable[Sequence[float] | np.ndarray],
     return axes | ({"updates": metrics["updates"]} if "updates" in metrics else {})
 
 
-def changes_of(spec: RunSpec,
-               events: Iterable[Event]) -> tuple[tuple[int, ...], tuple[tuple[int, str, Any], ...]]:
+def changes_of(spec: RunSpec, events: Iterable[Event]) -> tuple[tuple[int, ...], tuple[tuple[int, str, Any], ...]]:
     """(breaks, changes): the steps after which knobs were changed mid-run, and what was changed.
 
     The step before the first one that a change counts in, also where it was made in the middle of that.
@@ -127,11 +126,8 @@ def changes_of(spec: RunSpec,
 
 
 def metric_of(traces: Sequence[Trace], wanted: str | None = None) -> str:
-    """The metric to compare by: `wanted`, else the first of the first run's charts that tells better from worse.
-
-    Raises:
-        LabError: there is no such metric, or the runs have none in common.
-    """
+    """The metric to compare by: `wanted`, else the first of the first run's charts that tells better from worse. Raises
+    LabError if there is no such metric, or the runs have none in common."""
     shared = set.intersection(*(set(each.metrics) for each in traces)) if traces else set()
     if wanted:
         if wanted in shared:

@@ -107,10 +107,7 @@ def _of_task(kind: str, key: str, knobs: tuple[tuple[str, Value], ...], limit: i
 
 def of_file(spec: RunSpec) -> str:
     """A caution where answers of the user's file are longer than the length limit, and which limit to set; else empty.
-
-    Raises:
-        LabError: the file cannot be used.
-    """
+    Raises LabError if the file cannot be used."""
     if spec.model not in MODELS or not spec.data:
         return ""
     seen = _looked(spec.kind, spec.task, _own(spec), spec.data)

@@ -17,8 +17,7 @@ Numbers = tuple[int, ...]  # in order
 
 
 class Level(NamedTuple):
-    """A sum within one pair of brackets, as far as it is read: `total` ± `product`, whose next factor or sign is to
-    come."""
+    """A sum within brackets, as far as it is read: `total` ± `product`, whose next factor or sign is to come."""
 
     total: int
     sign: int

@@ -25,11 +25,8 @@ _WORDS = {PROMPTS: "prompts with answers (prompt, answer)", PREFERENCES: "prefer
 
 def kinds_of(path: Path, names: Mapping[str, str] | None = None) -> list[str]:
     """The kinds that the fields of a file's first row allow: preferences, prompts, both, or neither; `names` says which
-    of them stand for others. Empty where the row cannot be read: whoever reads the file says what is wrong.
-
-    Raises:
-        LabError: the file cannot be read, or is empty.
-    """
+    of them stand for others. Empty where the row cannot be read: whoever reads the file says what is wrong. Raises
+    LabError if the file cannot be read, or is empty."""
     fields = {key for key, value in first_row(path).items() if value is not None}
     fields |= {name for name, own in (names or {}).items() if own in fields}
     pairs = bool(fields & {"chosen", "rejected"}) or {"completion", "label"} <= fields
@@ -42,10 +39,8 @@ def task_for(path: Path, given: Task, rows: Sequence[Algorithm], tasks: Mapping[
     """The task under which the algorithms `rows` learn from a file that was given for the task `given`.
 
     Preferences are taken as such wherever they are given. Where each line has an answer as well, algorithms that learn
-    from no pairs use them as prompts.
-
-    Raises:
-        LabError: the file holds another kind of data than the task or the algorithms need.
+    from no pairs use them as prompts. Raises LabError if the file holds another kind of data than the task or the
+    algorithms need.
     """
     found = kinds_of(storage.fetch(path), names)
     if not found:

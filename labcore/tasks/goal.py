@@ -39,11 +39,7 @@ _TRIES = 20  # problems, of which the one is shown whose answer earns the most
 
 
 def goal(spec: RunSpec) -> Goal:
-    """The sentence of a run.
-
-    Raises:
-        LabError: its task cannot be made, as where the user's file is not there any more.
-    """
+    """The sentence of a run. Raises LabError if its task cannot be made, as where the user's file is gone."""
     task = spec.task_row
     if task.data and not spec.data:
         return Goal((f"The model {task.sees} a prompt of your file.",))

@@ -33,11 +33,8 @@ class Parts(Generic[Row]):
 
 
 def parts(knobs: Mapping[str, Any], data: Path, read: Callable[[Path], list[Row]]) -> Parts[Row]:
-    """The parts of the file `data`, whose rows `read` gives, by the knobs `held_out` and `held_out_file`.
-
-    Raises:
-        LabError: as `read`; the second file is not there, or has every prompt of the first.
-    """
+    """The parts of the file `data`, whose rows `read` gives, by the knobs `held_out` and `held_out_file`. Raises
+    LabError as `read`, or if the second file is not there, or has every prompt of the first."""
     rows, second = read(data), held_out_file(knobs)
     if second:
         return _without(rows, shuffled(read(second)), data, second)
@@ -45,11 +42,8 @@ def parts(knobs: Mapping[str, Any], data: Path, read: Callable[[Path], list[Row]
 
 
 def held_out_file(knobs: Mapping[str, Any]) -> Path | None:
-    """The second file, which the knob `held_out_file` names as an upload; None where there is none.
-
-    Raises:
-        LabError: no file is kept there.
-    """
+    """The second file, which the knob `held_out_file` names as an upload; None where there is none. Raises LabError if
+    no file is kept there."""
     place = str(knobs.get("held_out_file", ""))
     path = uploads.file_at(place) if place else None
     if place and path is None:

@@ -80,11 +80,8 @@ _WAIT = 30.0  # seconds for another process to finish writing
 
 
 class Judgements:
-    """The file, opened for a batch of answers. Each reply is on the disk before the next is asked for.
-
-    Raises:
-        LabError: it cannot be read or written.
-    """
+    """The file, opened for a batch of answers. Each reply is on the disk before the next is asked for. Raises LabError
+    if it cannot be read or written."""
 
     def __enter__(self) -> Self:
         self._path = made(home()) / JUDGEMENTS
@@ -167,11 +164,8 @@ class Judge:
         return Judge.at(*(str(knobs[key]) for key in ("judge_url", "judge_model", "judge_instruction")))
 
     def scores(self, problems: Sequence[Problem], texts: Sequence[str]) -> list[float]:
-        """The reward of each text, from 0 to 1; NaN where the judge gave no number, or could not be reached.
-
-        Raises:
-            LabError: it could not be reached for any of them, refuses the request, or gave no number for any.
-        """
+        """The reward of each text, from 0 to 1; NaN where the judge gave no number, or could not be reached. Raises
+        LabError if it could not be reached for any of them, refuses the request, or gave no number for any."""
         asked = [self._body(problem, text) for problem, text in zip(problems, texts, strict=True)]
         keys = [hashlib.sha256(f"{self.url}\n{body}".encode()).hexdigest() for body in asked]
         with Judgements() as known:
@@ -202,11 +196,8 @@ class Judge:
             {"role": "user", "content": content}]}, ensure_ascii=False)
 
     def _ask(self, missing: Mapping[str, str], known: Judgements) -> str:
-        """Ask for all that is missing, a few at once, and keep each reply as it comes. Returns the last fault.
-
-        Raises:
-            LabError: the judge refuses a request in a way that the next would be refused too.
-        """
+        """Ask for all that is missing, a few at once, and keep each reply as it comes. Returns the last fault. Raises
+        LabError if the judge refuses a request in a way that the next would be refused too."""
         if not missing:
             return ""
         key = _key()

@@ -37,11 +37,8 @@ def preferences(pairs: Sequence[Unlabelled], picks: Sequence[str | None]) -> lis
 
 
 def keep(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Keep lines of preferences as an upload. Returns its name, for the knob `labelled_pairs` of a reward model.
-
-    Raises:
-        LabError: there are none, or the file cannot be written.
-    """
+    """Keep lines of preferences as an upload. Returns its name, for the knob `labelled_pairs` of a reward model. Raises
+    LabError if there are none, or the file cannot be written."""
     if not lines:
         raise LabError("No pair has a label yet: choose the better one of at least one pair.")
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
@@ -49,11 +46,8 @@ def keep(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def adopt(labels: str) -> str:
-    """The upload that somebody names, by its name or as a file, which is then kept. Returns its name.
-
-    Raises:
-        LabError: there is no such file or upload, or it holds no pairs.
-    """
+    """The upload that somebody names, by its name or as a file, which is then kept. Returns its name. Raises LabError
+    if there is no such file or upload, or it holds no pairs."""
     place = labels if uploads.file_at(labels) else uploads.keep_file(path_of(labels), LIMIT).parent.name
     labelled_pairs(place)
     return place
@@ -76,10 +70,8 @@ def lines_of(place: str) -> list[dict[str, Any]]:
 def by_gold(spec: RunSpec, pairs: Sequence[Unlabelled], seed: int) -> list[str | None]:
     """The side that the task's gold score picks: as its own labels, with the noise of its `label_temperature`.
 
-    A task without that knob picks the higher score, and neither where both are the same.
-
-    Raises:
-        LabError: the task has no score.
+    A task without that knob picks the higher score, and neither where both are the same. Raises LabError if the task
+    has no score.
     """
     if not spec.task_row.verifiable:
         raise LabError(f"The task {spec.task!r} has no score that could label pairs: label them yourself.")
@@ -110,8 +102,7 @@ def _preference(pair: Unlabelled, pick: str) -> dict[str, Any]:
 
 def name(spec: RunSpec) -> str:
     """Twelve hex digits for the task, its file, and the model of a run."""
-    text = json.dumps([spec.task, spec.data, spec.model])
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps([spec.task, spec.data, spec.model]).encode()).hexdigest()[:12]
 
 
 def path(spec: RunSpec) -> Path:
@@ -120,11 +111,7 @@ def path(spec: RunSpec) -> Path:
 
 
 def add(spec: RunSpec, pair: Mapping[str, Any], pick: str) -> None:
-    """Keep a label: "a" or "b" is the better one of `pair`. It is on the disk when this returns.
-
-    Raises:
-        LabError: it cannot be written.
-    """
+    """Keep a label on the disk: "a" or "b" is the better one of `pair`. Raises LabError if it cannot be written."""
     assert pick in PICKS
     target = path(spec)
     made(target.parent)

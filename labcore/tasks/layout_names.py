@@ -1,5 +1,4 @@
-"""Describe a row of the user's file: the name of its layout, the role of each field, and the fields that are only
-passed on."""
+"""Describe a row of the user's file: the name of its layout, the role of each field, and fields only passed on."""
 
 from __future__ import annotations
 

@@ -52,11 +52,8 @@ class Entry:
 def entry(value: Mapping[str, Any], place: str, names: Mapping[str, str] | None = None,
           labelled: bool = False) -> Entry:
     """The row `value`, which stands at `place`, such as "line 3 of data.jsonl"; of a file of preferences a
-    completion is `labelled`, and sides count though there is an answer.
-
-    Raises:
-        LabError: no layout fits it, or a field is not what its layout needs.
-    """
+    completion is `labelled`, and sides count though there is an answer. Raises LabError if no layout fits it, or a
+    field is not what its layout needs."""
     row = _Row(value, place, names or {})
     if ("chosen" in row or "rejected" in row) and (labelled or "answer" not in row):
         return _pair(row)
@@ -80,8 +77,7 @@ def own_answer(value: Mapping[str, Any], place: str) -> str:
 
 
 def renamed(value: Mapping[str, Any], place: str, names: Mapping[str, str]) -> Mapping[str, Any]:
-    """The row with the fields that `names` gives under the names that the layouts know. Raises LabError where one is
-    missing."""
+    """The row with the fields that `names` gives, under names of the layouts. Raises LabError where one is missing."""
     if not names:
         return value
     for name, own in names.items():
@@ -103,11 +99,7 @@ def is_conversation(value: Mapping[str, Any], names: Mapping[str, str]) -> bool:
 
 
 def names_of(knobs: Mapping[str, Any]) -> dict[str, str]:
-    """The fields that the knob `fields` names, such as "prompt=question,answer=solution".
-
-    Raises:
-        LabError: it is not written so.
-    """
+    """The fields that the knob `fields` names, such as "prompt=question,answer=solution". Raises LabError if not so."""
     found = {}
     for part in filter(None, map(str.strip, str(knobs.get("fields", "")).split(","))):
         name, equals, own = (piece.strip() for piece in part.partition("="))

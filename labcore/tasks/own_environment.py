@@ -147,8 +147,7 @@ class Shape(ABC):
             return loop().run(_awaited(found)) if inspect.isawaitable(found) else found
 
 
-async def _awaited(found: Any) -> Any:
-    return await found
+async def _awaited(found: Any) -> Any: return await found
 
 
 class Lab(Shape):

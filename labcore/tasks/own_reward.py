@@ -70,10 +70,7 @@ def weighed(word: str) -> tuple[str, float]:
 def register(place: str, use: Use = REWARD) -> str:
     """Load FILE:function for this process, and keep the file for others. Returns how specs call it: "FILE:function
     HASH", without the folder. Of a file with one reward function FILE is enough; a source of `BUILT_IN` is itself.
-
-    Raises:
-        LabError: there is no such file or function, the file cannot be run, or the lab is shared for reading.
-    """
+    Raises LabError if there is no such file or function, the file cannot be run, or the lab is shared for reading."""
     check_writable()
     if place in BUILT_IN:
         return place
@@ -181,11 +178,8 @@ def functions_in(source: bytes) -> list[str]:
 
 
 def check(key: str, use: Use = REWARD) -> None:
-    """Load the function of a term, unless this process has it or it is a source that is built in.
-
-    Raises:
-        LabError: no file on this machine has its hash, or the file cannot be run.
-    """
+    """Load the function of a term, unless this process has it or it is a source that is built in. Raises LabError if no
+    file on this machine has its hash, or the file cannot be run."""
     if key in _given or key in BUILT_IN:
         return
     try:

@@ -79,11 +79,8 @@ class Preferences:
 
 
 def labelled_pairs(place: str) -> list[Pair]:
-    """The pairs in the upload at a place, on top of those that a task brings.
-
-    Raises:
-        LabError: no file is kept there, or it is no file of pairs.
-    """
+    """The pairs in the upload at a place, on top of those that a task brings. Raises LabError if no file is kept there,
+    or it is no file of pairs."""
     path = uploads.file_at(place)
     if path is None:
         raise LabError(f"There are no labelled pairs {quoted(place)} here: give the file again, with --labels FILE.")

@@ -1,5 +1,4 @@
-"""Describe the user's data before a run: name the job that reads it, and turn its result into sentences. Imports no
-torch."""
+"""Describe the user's data before a run: the job that reads it, and its result in sentences. Imports no torch."""
 
 from __future__ import annotations
 
@@ -44,13 +43,11 @@ def findings(result: Mapping[str, Any], spec: RunSpec) -> list[Said]:
     found = [*_template(result)]
     if "rows" in result:
         found += [*_rows(result, spec), *_long(result, spec), *_lengths(result)]
-    order = (WARNING, NOTE, GOOD)
-    return sorted(found, key=lambda said: order.index(said.level))
+    return sorted(found, key=lambda said: (WARNING, NOTE, GOOD).index(said.level))
 
 
 def of_answers(result: Mapping[str, Any], spec: RunSpec) -> list[Said]:
-    """The notes of the page on a file by itself: which prompts are repeated, and the verifier that reads its
-    answers."""
+    """The notes on a file by itself: which prompts are repeated, and the verifier that reads its answers."""
     found, judged = [], spec.task_row.verifiable
     if repeated := result["repeated"]:
         other = f", {result['disagreeing']:,} with another answer" if judged and result["disagreeing"] else ""

@@ -71,10 +71,7 @@ def columns_of(task: TextTask) -> list[str]:
 
 def check_columns(terms: Iterable[Term], columns: Sequence[str], without: Sequence[str] = ()) -> None:
     """Check that each function finds what it asks for. `without`: what is not there, of all that functions may get.
-
-    Raises:
-        LabError: a parameter without a default is none of the columns.
-    """
+    Raises LabError if a parameter without a default is none of the columns."""
     there = {*GIVEN, ANSWER, *columns}.difference(without)
     for term in terms:
         if term.function:
@@ -98,12 +95,9 @@ def _parameters(function: own_reward.Function) -> tuple[Mapping[str, inspect.Par
 
 
 def rewards(terms: Sequence[Term], asked: Asked) -> list[list[float]]:
-    """The rewards of each function for each completion, called once; NaN where it does not score one. K lists of B
-
-    Raises:
-        LabError: a function is not there, raises, ends the process, or returns anything but a finite number or None
-            for each completion.
-    """
+    """The rewards of each function for each completion, called once; NaN where it does not score one. K lists of B.
+    Raises LabError if a function is not there, raises, ends the process, or returns anything but a finite number or
+    None for each completion."""
     with own_reward.quietly():
         returned = [_called(term, asked) for term in terms]
         if any(map(inspect.isawaitable, returned)):

@@ -34,11 +34,8 @@ def separator_of(knobs: Mapping[str, Any]) -> str:
 
 
 def labelled_steps(problem: Problem) -> tuple[list[str], list[float]]:
-    """The steps of a row of the user's file, and the label of each, from 0 (wrong) to 1 (right).
-
-    Raises:
-        LabError: the row has none, not as many labels as steps, or a label that is none.
-    """
+    """The steps of a row of the user's file, and the label of each, from 0 (wrong) to 1 (right). Raises LabError if the
+    row has none, not as many labels as steps, or a label that is none."""
     steps, labels = problem.columns.get(STEPS), problem.columns.get(LABELS)
     place = f"Line {problem.line}" if problem.line else "A row"
     if not isinstance(steps, list) or not steps or not all(isinstance(step, str) and step for step in steps):

@@ -42,10 +42,8 @@ Scores = Callable[[Sequence[Stored]], list[float]]  # one per completion, NaN if
 def read(run_id: str, steps: Sequence[int], task: TextTask | None) -> Iterator[Stored]:
     """Read the completions in the files of these steps. Rows of the task's file are identified by prompt and answer.
 
-    Of a completion with several messages, the text is the last one of the model.
-
-    Raises:
-        Damaged: a file was not written by a worker.
+    Of a completion with several messages, the text is the last one of the model. Raises Damaged if a file was not
+    written by a worker.
     """
     rows = {(row.prompt, row.answer): row for row in getattr(task, "rows", ()) if isinstance(row, Problem)}
     for done, step in enumerate(steps):
@@ -94,11 +92,8 @@ def by_verifier(knobs: Mapping[str, Value]) -> Scores:
 
 
 def by_function(key: str, task: TextTask | None, steps: int) -> Scores:
-    """Return the scores of the user's reward function, which is called once per step.
-
-    Raises:
-        LabError: this machine does not have it, or it needs a value that is not stored.
-    """
+    """Return the scores of the user's reward function, which is called once per step. Raises LabError if this machine
+    does not have it, or it needs a value that is not stored."""
     [term] = reward_terms.terms(key)
     columns = reward_call.columns_of(task) if task else []
     reward_call.check_columns([term], columns, without=("completion_ids",))

@@ -232,19 +232,12 @@ def draw(rows: Sequence[Row], count: int, rng: Chance) -> list[Row]:
 
 
 def make_task(row: Task, knobs: Mapping[str, Value], data: str | Path | None = None) -> TextTask:
-    """The task of the table's `row`; reads the whole file where the task has one.
-
-    Raises:
-        LabError: the file or a knob cannot be used; the message names the line.
-    """
+    """The task of the table's `row`; reads the whole file where the task has one. Raises LabError if the file or a knob
+    cannot be used; the message names the line."""
     task: TextTask = resolve_name(row.source)(knobs, storage.fetch(data) if data else None)
     return task
 
 
 def check_data(row: Task, data: str | Path | None, knobs: Mapping[str, Value]) -> int | None:
-    """The number of problems in the user's file, after checking all of it; None for a task without a file.
-
-    Raises:
-        LabError: as `make_task`.
-    """
+    """The number of problems in the user's file, all checked; None without a file. Raises LabError as `make_task`."""
     return make_task(row, knobs, data).size

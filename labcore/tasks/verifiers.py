@@ -113,12 +113,8 @@ def exact(completion: str, answer: str) -> bool:
 
 
 def matching(pattern: str) -> Verifier:
-    """A verifier that searches for a regular expression anywhere in the completion.
-
-    Raises:
-        LabError: the pattern is empty or no regular expression; when judging, it takes over PATTERN_SECONDS,
-            as patterns like (a+)+$ can.
-    """
+    """A verifier that searches for a regular expression anywhere in the completion. Raises LabError if the pattern is
+    empty or no regular expression; when judging, it takes over PATTERN_SECONDS, as patterns like (a+)+$ can."""
     if not pattern:
         raise LabError("The regex verifier needs a pattern: set pattern, for example pattern=^[a-z ]+$.")
     try:
@@ -257,11 +253,7 @@ VERIFIERS: dict[str, Callable[[Mapping[str, Value]], Verifier]] = {
 
 
 def verifier(knobs: Mapping[str, Value]) -> Verifier:
-    """The verifier that the knobs choose.
-
-    Raises:
-        LabError: its pattern cannot be used.
-    """
+    """The verifier that the knobs choose. Raises LabError if its pattern cannot be used."""
     return VERIFIERS[str(knobs["verifier"])](knobs)
 
 

@@ -50,11 +50,8 @@ def ties_file() -> Path:
 
 
 def prefer(prompt: Prompt, chosen: Side, rejected: Side, **about: Any) -> None:
-    """Keep a vote for `chosen`. `about` says how the answers were drawn.
-
-    Raises:
-        LabError: the two are the same text, the prompt is empty, or the file cannot be written.
-    """
+    """Keep a vote for `chosen`. `about` says how the answers were drawn. Raises LabError if the two are the same text,
+    the prompt is empty, or the file cannot be written."""
     if chosen.text == rejected.text or not prompt:
         raise LabError("Equal answers, or answers to nothing, make no pair to learn from: vote on two that differ.")
     _append(pairs_file(), {"prompt": prompt, "chosen": chosen.text, "rejected": rejected.text,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app import session
+from app.draft import defaults
 from app.training import own_data
 from app.training import uploads as forms
 from labcore.errors import LabError
@@ -30,8 +30,8 @@ def opened(page, tmp_path, monkeypatch):
     path.write_text("\n".join(json.dumps({"prompt": f"{n}+1=", "answer": f"so\n#### {n + 1}"}) for n in range(30)))
 
     def with_file(**fields):
-        monkeypatch.setattr(session, "_of_url", lambda kind: {
-            **session.defaults(kind), "task": "prompts", "steps": {}, "knobs": {}, "data": {"prompts": str(path)},
+        monkeypatch.setattr("app.draft._of_url", lambda kind: {
+            **defaults(kind), "task": "prompts", "steps": {}, "knobs": {}, "data": {"prompts": str(path)},
             **fields})
         return page("llm")
     return with_file

@@ -8,6 +8,7 @@ import streamlit as st
 
 from app import link as address
 from app import session
+from app.draft import Draft, begin, defaults
 from app.runs.state import PICKED
 from app.status import STATES
 from app.training.log import SHOWN_BYTES
@@ -107,8 +108,8 @@ def test_each_sort_of_algorithm_has_a_form_and_a_picture(page, lab, algorithm):
 
 def test_each_algorithm_can_be_chosen_and_run_untouched(monkeypatch):
     monkeypatch.setattr(st, "session_state", {})
-    session.begin("llm", **session.defaults(kinds.kind("llm")))
-    draft = session.Draft(None, "llm")
+    begin("llm", **defaults(kinds.kind("llm")))
+    draft = Draft(None, "llm")
     for algorithm in ALGORITHMS:
         draft.choose("algorithm", algorithm)
         assert draft.spec().algorithm == algorithm
@@ -120,8 +121,8 @@ def test_before_a_run_on_own_pairs_one_of_them_is_shown(page, lab, tmp_path, mon
     assert "Exact match" in html(page("llm", algorithm="dpo", task="sort"))
     path = tmp_path / "pairs.jsonl"
     path.write_text(json.dumps({"prompt": "Say <b>hello</b> to " + "all " * 40, "chosen": "Good day.", "rejected": ""}))
-    monkeypatch.setattr(session, "_of_url", lambda kind: {
-        **session.defaults(kind), "algorithm": "dpo", "task": "preferences", "steps": {}, "knobs": {},
+    monkeypatch.setattr("app.draft._of_url", lambda kind: {
+        **defaults(kind), "algorithm": "dpo", "task": "preferences", "steps": {}, "knobs": {},
         "data": {"preferences": str(path)}})
     told = html(page("llm"))
     assert "Say &lt;b&gt;hello&lt;/b&gt; to all" in told and "all…<br>" in told and "all " * 20 not in told
@@ -300,8 +301,8 @@ def test_the_model_box_takes_the_name_that_a_model_is_shown_by(page, lab, monkey
     policy = run_folder(parent) / "checkpoints" / "step-000004" / "policy"
     policy.mkdir(parents=True)
     monkeypatch.setattr(st, "session_state", {})
-    session.begin("llm", **session.defaults(kinds.kind("llm")))
-    draft = session.Draft(None, "llm")
+    begin("llm", **defaults(kinds.kind("llm")))
+    draft = Draft(None, "llm")
     draft.choose("model", f"{parent}@4")
     assert draft.spec().model == str(policy)
     assert link(page("llm", model=f"{parent}@4"))["model"] == f"{parent}@4"

@@ -1,6 +1,7 @@
 """A pretrained model's defaults on the page: said with their source, and taken on where nothing was set."""
 
-from app import algorithms, session
+from app import algorithms
+from app.draft import defaults
 from tests.app.seeding import ran, unfolded
 
 MODEL = "org/model"  # a hub id: nothing is fetched before a run
@@ -80,8 +81,8 @@ def test_a_run_is_started_with_the_values_that_are_shown(page, lab):
 def test_a_default_that_follows_from_another_knob_follows_it(page, tmp_path, monkeypatch):
     path = tmp_path / "sums.jsonl"
     path.write_text('{"prompt": "1+1=", "answer": "2"}\n')
-    monkeypatch.setattr(session, "_of_url", lambda kind: {
-        **session.defaults(kind), "task": "prompts", "model": MODEL, "steps": {}, "knobs": {},
+    monkeypatch.setattr("app.draft._of_url", lambda kind: {
+        **defaults(kind), "task": "prompts", "model": MODEL, "steps": {}, "knobs": {},
         "data": {"prompts": str(path)}})
     test = page("llm")
     kept = test.session_state["draft:new-llm"]["knobs"][algorithms.place("grpo", "", "prompts")]

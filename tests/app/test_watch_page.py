@@ -14,7 +14,8 @@ from app.training import files, live, own_metrics, twin
 from app.training.feed import FEW, Feed, panels
 from app.training.status_line import line, silence
 from app.training.tabs import grouped
-from app.watch import sent, teach
+from app.watch import teach
+from app.watch.page import missing
 from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import Reader
 from labcore.catalog.kinds import WATCH
@@ -170,7 +171,7 @@ def test_a_sentence_names_the_data_that_was_not_sent(lab, page, more, said):
 def test_nothing_is_missing_if_everything_was_sent(lab):
     columns = {name: [[-0.5] * 3] * 4 for name in ("logprobs", "old_logprobs", "ref_logprobs", "entropy")}
     run_id = watched(lab, advantages=[1.0, -1, -1, 1], tokens=[["a", "b", "c"]] * 4, **columns)
-    assert sent.missing(files.newest(run_id, "samples", 99)) == ""
+    assert missing(files.newest(run_id, "samples", 99)) == ""
 
 
 @pytest.mark.parametrize("trainer", ["old_logprobs", "logprobs"])

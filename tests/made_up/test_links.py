@@ -14,7 +14,7 @@ import app.playground.place
 import app.runs.state
 import app.studies.page
 import app.surrogate.place
-from app import link, session
+from app import draft, link
 from app.compare.launch import planning
 from app.compare.one_batch import batch
 from labcore.catalog.kinds import KINDS
@@ -52,7 +52,7 @@ def test_a_page(page):
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.key)
 def test_the_settings_of_a_run(kind):
     row, task = kind.algorithms[kind.algorithm], kind.tasks[kind.task]
-    declared = [*session._choices(kind), *session._knobs(knobs_of(row, task))]
+    declared = [*draft._choices(kind), *draft._knobs(knobs_of(row, task))]
 
     @few
     @given(said(each.key for each in declared))

@@ -234,7 +234,7 @@ def _start(plan: Plan, specs_of: Callable[[Plan], list[RunSpec]]) -> None:
         if len(specs) > sweep.MOST_RUNS:
             raise LabError(f"This comparison has {len(specs):,} runs; the limit is {sweep.MOST_RUNS:,}. Choose fewer "
                            f"algorithms or seeds.")
-        stopping = _halving(plan) if specs_of is _of_axes else None
+        stopping = Halving(**plan.fields["early"]) if plan.fields["early"] and specs_of is _of_axes else None
         if stopping:
             halving.check(stopping, specs)
         fault = ""
@@ -304,11 +304,6 @@ def _early_stopping(plan: Plan) -> None:
                               "run keeps a checkpoint.")
     if plan.fields["early"] is not None:
         _details(plan, plan.fields["early"])
-
-
-def _halving(plan: Plan) -> Halving | None:
-    """The chosen early stopping; None where the runs are not stopped early."""
-    return plan.fields["early"] and Halving(**plan.fields["early"])
 
 
 def _usual(plan: Plan) -> Halving:

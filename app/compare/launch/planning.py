@@ -1,5 +1,4 @@
-"""Plan the runs of a comparison: algorithms from the same start, or one algorithm with knobs at several values.
-Pure."""
+"""Plan the runs of a comparison: algorithms from one start, or one with knobs at several values. Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +24,7 @@ SUGGESTED = 5  # values of a knob that a sweep starts from
 
 
 def values_in(knob: Knob, text: str) -> list[Value]:
-    """The values of a knob written as "0, 0.02, 0.1".
-
-    Raises:
-        LabError: one is none of the knob's, or there is none, or one is there twice.
-    """
+    """The values of a knob written as "0, 0.02, 0.1". Raises LabError if one is wrong, none is there, or one twice."""
     words = [word for word in re.split(r"[,;\s]+", text.strip()) if word]
     if not words:
         raise LabError(f"The sweep has no values of {knob.name}. Enter some, for example {written(suggested(knob))}.")
@@ -71,8 +66,7 @@ def written(values: Iterable[Value]) -> str:
 
 
 def interleaved(settings: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
-    """The runs of several settings, all settings of the first seed first: a comparison that is cut short still has
-    whole seeds."""
+    """The runs of several settings, those of the first seed first: a comparison cut short still has whole seeds."""
     return [spec for seed in zip(*settings, strict=True) for spec in seed]
 
 
@@ -113,11 +107,8 @@ def to_link(way: str, kind: str, fields: Mapping[str, Any], usual: Mapping[str, 
 
 
 def of_link(text: str) -> dict[str, Any]:
-    """The fields that `to_link` wrote; whether they go together is the form's to say.
-
-    Raises:
-        LabError: the text is no such link.
-    """
+    """The fields that `to_link` wrote; whether they go together is the form's to say. Raises LabError if the text is no
+    such link."""
     try:
         found = json_of(text)
         if not isinstance(found, dict) or not all(key in LINKED and LINKED[key](value) for key, value in found.items()):

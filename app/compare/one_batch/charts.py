@@ -63,9 +63,7 @@ def two(value: float, sign: bool = False) -> str:
     >>> two(-0.003), two(0.5, sign=True), two(-1)
     ('0', '+0.50', '−1.00')
     """
-    if abs(value) < 0.005:
-        return "0"
-    return f"{value:{'+' if sign else ''}z.2f}".replace("-", "−")
+    return "0" if abs(value) < 0.005 else f"{value:{'+' if sign else ''}z.2f}".replace("-", "−")
 
 
 def effect_figure(found: dict[str, Any], kind: str = "light", hues: Mapping[str, int] = MappingProxyType({})

@@ -65,7 +65,8 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
                 "This view samples a batch from a language model. Choose a run of the LLM lab that has a checkpoint.",
                 icon=":material/info:")
         return
-    models = _models(runs)
+    pinned = (each.name for run in runs for each in (Model(run.id).pinned, *reversed(offered(run.id))))
+    models = list(dict.fromkeys(pinned))
     compared = to_compare([run.spec.algorithm for run in runs])
     asked, faults = read(link.get(BATCH), models)
     for fault in faults:
@@ -92,12 +93,6 @@ def panel(run_ids: Sequence[str], polled: bool = False, hues: Mapping[str, int] 
     st.html(CSS)
     with st.container(key="one_batch" if fresh else "one_batch_stale"):
         _shown(found, batch, to, hues)
-
-
-def _models(runs: Sequence[RunRow]) -> list[str]:
-    """The checkpoints of the runs, each run's newest first."""
-    return list(dict.fromkeys(each.name for run in runs for each in (Model(run.id).pinned,
-                                                                     *reversed(offered(run.id)))))
 
 
 def _shown(found: dict[str, Any], batch: Batch, to: Callable[..., None], hues: Mapping[str, int]) -> None:

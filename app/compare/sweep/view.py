@@ -135,8 +135,7 @@ def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow
 
 def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequence[Look],
           only: Collection[str] | None = None) -> str:
-    """Every setting with its runs, each a link, as HTML; which is best only where the metric has a better. `only`: of
-    these runs alone."""
+    """Every setting with its runs, each a link, as HTML; which is best if the metric has a better. `only`: of these."""
     metric, body = chosen.metric_of(), ""
     better, best = metric.better, stand.leader if metric.better else None
     for group, look in zip(chosen.groups, looks, strict=True):

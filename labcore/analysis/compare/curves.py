@@ -34,10 +34,7 @@ def ema(values: Sequence[float] | np.ndarray, smoothing: float, starts: Iterable
     """m_t = Σ_k s^k y_{t−k} / Σ_k s^k: the exponential mean without its bias to 0. (N,) -> (N,)
 
     In the metric's unit. It starts anew at each index of `starts`; a row that is not finite stays so and counts for
-    nothing.
-
-    Raises:
-        LabError: `smoothing` is not in [0, 1).
+    nothing. Raises LabError if `smoothing` is not in [0, 1).
     """
     if not 0 <= smoothing < 1:
         raise LabError(f"The smoothing is {smoothing:g}: use a number from 0 up to, but not including, 1.")

@@ -19,8 +19,7 @@ from labcore.runs.traces import Trace
 
 @dataclass(frozen=True)
 class Point:
-    """A group at its last rows: mean cost and reward over its seeds, each run's own (cost, reward), and whether it is
-    Pareto-optimal."""
+    """A group at its last rows: mean cost and reward, those of each run, and whether it is Pareto-optimal."""
 
     label: str
     cost: float

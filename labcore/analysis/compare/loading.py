@@ -29,10 +29,8 @@ ALWAYS = ("updates", "memory")  # every comparison reads them
 def load(store: Store, names: Sequence[str], metrics: Sequence[str] | None = None) -> list[Trace]:
     """The runs of these names, in order. A name is a run's id, an imported run's, or the path of a metrics file.
 
-    With `metrics` only those are read, which is several times as fast; they are keys of the catalog.
-
-    Raises:
-        LabError: there is no such run, the file cannot be read, or a name is given twice.
+    With `metrics` only those are read, which is several times as fast; they are keys of the catalog. Raises LabError if
+    there is no such run, the file cannot be read, or a name is given twice.
     """
     for name in names:
         if list(names).count(name) > 1:
@@ -134,10 +132,8 @@ class Reader:
     def traces(self, rows: Sequence[RunRow | str], metrics: Sequence[str]) -> list[Trace]:
         """The runs as they stand now, in order, with these metrics and what they were given before.
 
-        `rows` are runs of the store as they were just read, and names of imported runs.
-
-        Raises:
-            LabError: an imported run is gone or damaged.
+        `rows` are runs of the store as they were just read, and names of imported runs. Raises LabError if an imported
+        run is gone or damaged.
         """
         with self._lock:
             own = {row.id: (row, self._own(row)) for row in rows if not isinstance(row, str)}
@@ -146,10 +142,7 @@ class Reader:
 
     def logged(self, row: RunRow | str) -> frozenset[str]:
         """The metrics that any of a run's rows has, however few; rows that were looked through are not read again.
-
-        Raises:
-            LabError: an imported run is gone or damaged.
-        """
+        Raises LabError if an imported run is gone or damaged."""
         with self._lock:
             if isinstance(row, str):
                 return frozenset(self._foreign(row).metrics)

@@ -243,8 +243,7 @@ class Standing:
         return over if over or self.active else [setting for setting in self.ranked if setting.results]
 
     def extremes(self) -> Mapping[str, Setting]:
-        """The best, the median and the worst of those; of two the best and the worst. Empty where the metric has no
-        better."""
+        """The best, the median and the worst; of two the best and the worst. Empty where the metric has no better."""
         there = self.ended
         if not there or not self.metric.better:
             return {}

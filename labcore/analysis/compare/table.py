@@ -121,11 +121,8 @@ def _of(table: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | None = None,
             words: Words = by_key, named: Named = unnamed) -> Table:
     """The table of some runs. `baseline` is a run of the group that the others are measured against; `words` and
-    `named` as in `groups`.
-
-    Raises:
-        LabError: no runs, none of them has rows, they share no metric, or the baseline is none of them.
-    """
+    `named` as in `groups`. Raises LabError if there are no runs, none of them has rows, they share no metric, or the
+    baseline is none of them."""
     with_rows = [trace for trace in traces if trace.metrics]
     if not with_rows:
         raise LabError("There is nothing to compare yet: choose runs that have made at least one step.")

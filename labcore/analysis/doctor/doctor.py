@@ -1,5 +1,4 @@
-"""The doctor of a run: takes its rows one by one, applies the rules every few steps, and reports findings that begin or
-end."""
+"""The doctor of a run: takes rows one by one, applies its rules every few steps, reports findings that begin or end."""
 
 from __future__ import annotations
 
@@ -67,8 +66,7 @@ class Doctor:
         return [change for rule in rules if (change := self._look(rule, view))]
 
     def diverged(self, step: int, message: str) -> Change:
-        """The finding that ended the run: a number at `step` that is not finite. No row has it; `message` is that of
-        the run."""
+        """The finding that ended the run: a number at `step`, in no row, is not finite; `message` is the run's."""
         evidence, _, fix = message.partition(": ")
         view = replace(self._view, knobs=self._knobs)
         finding = Finding("A number is not finite", f"{evidence[:1].lower()}{evidence[1:]}",

@@ -140,8 +140,7 @@ def reward_hacking(view: RunView) -> Finding | None:
     step, best = gold.peak()
     fell, rose = best - gold.mean(), proxy.mean() - proxy.at(step)
     scale = max(1.0, 2 * view["reward_std"].mean()) if "reward_std" in view else 1.0
-    if not (view.above(fell, max(GOLD_FELL * scale, GOLD_NOISE * gold.noise))
-            and view.above(rose, PROXY_ROSE * scale)):
+    if not (view.above(fell, max(GOLD_FELL * scale, GOLD_NOISE * gold.noise)) and view.above(rose, PROXY_ROSE * scale)):
         return None
     return Finding("Reward hacking", f"since step {step:,} the reward rose {number(proxy.at(step))} → "
                    f"{number(proxy.mean())}, {_name(pair[1])} fell {number(best)} → {number(gold.mean())}",
@@ -175,9 +174,7 @@ def stronger_kl(view: RunView) -> dict[str, Any]:
     are off."""
     if view.knobs.get("kl_placement") == "off":
         return view.fix("kl_placement", "loss") if view.knobs.get("beta") else {}
-    if view.knobs.get("beta") == 0:
-        return view.fix("beta", FIRST_BETA)
-    return view.scaled("beta", 3)
+    return view.fix("beta", FIRST_BETA) if view.knobs.get("beta") == 0 else view.scaled("beta", 3)
 
 
 def _name(key: str) -> str:

@@ -53,8 +53,7 @@ def not_finite(view: RunView) -> Finding | None:
     A table may say NaN for a number that a row does not have: where a metric came back before, it must be away for
     longer than it ever was.
     """
-    found = [(key, each) for key in LOSSES if (each := view.memory.not_finite.get(key)) and
-             each.count > each.longest]
+    found = [(key, each) for key in LOSSES if (each := view.memory.not_finite.get(key)) and each.count > each.longest]
     if not found:
         return None
     began = min(each.since for _, each in found)
@@ -120,8 +119,7 @@ def _seems_on_policy(view: RunView) -> bool:
 
 def _one_update(view: RunView) -> bool:
     """True if each batch gets one update, by an algorithm that has something to clip."""
-    return any(key in view.declared and inactive.reason(key, view.knobs) == ONE_UPDATE
-               for key in _CLIPS)
+    return any(key in view.declared and inactive.reason(key, view.knobs) == ONE_UPDATE for key in _CLIPS)
 
 
 def step_too_big(view: RunView) -> Finding | None:

@@ -48,8 +48,7 @@ class Course:
     @property
     def next_seed(self) -> int | None:
         """The seed that would be run next; None where there are enough."""
-        seeds = {*self.seeds, *self.lesson.seeds}
-        return None if len(self.seeds) >= MOST_SEEDS else max(seeds) + 1
+        return None if len(self.seeds) >= MOST_SEEDS else max({*self.seeds, *self.lesson.seeds}) + 1
 
     def of(self, setup: Setup) -> list[RunRow]:
         return [row for (name, _), row in self.rows.items() if name == setup.name]
@@ -66,11 +65,8 @@ def start(store: Store, lesson: Lesson, mine: bool = False) -> str:
 
 
 def one_more(store: Store, course: Course) -> int:
-    """Queue every run with one more seed; return the seed. Wake the launcher then.
-
-    Raises:
-        LabError: there are as many seeds as a lesson may have.
-    """
+    """Queue every run with one more seed; return the seed. Wake the launcher then. Raises LabError if there are as many
+    seeds as a lesson may have."""
     seed = course.next_seed
     if seed is None:
         raise LabError(f"There are {MOST_SEEDS} seeds already: a difference that they do not show counts as a tie.")
@@ -80,15 +76,11 @@ def one_more(store: Store, course: Course) -> int:
 
 
 def course(store: Store, lesson: Lesson, sweep_id: str) -> Course:
-    """The lesson's runs as they stand. Runs of another version of the lesson's file are no part of it.
-
-    Raises:
-        LabError: the runs are gone.
-    """
+    """The lesson's runs as they stand, none of another version of its file. Raises LabError if the runs are gone."""
     found: dict[tuple[str, int], RunRow] = {}
     by_spec = {setup.spec.to_json(): setup.name for setup in lesson.setups}
     for row in sweep.sweep(store, sweep_id).runs:
-        name = by_spec.get(_without_seed(row.spec))
+        name = by_spec.get(Setup("", "", row.spec).at(0).to_json())  # whatever its seed
         if name is not None:
             found[name, row.spec.seed] = row
     if not found:
@@ -96,16 +88,9 @@ def course(store: Store, lesson: Lesson, sweep_id: str) -> Course:
     return Course(lesson, sweep_id, found)
 
 
-def _without_seed(spec: RunSpec) -> str:
-    return Setup("", "", spec).at(0).to_json()
-
-
 def verdict(store: Store, found: Course) -> Verdict | None:
-    """The verdict of the finished runs; None before every run has finished with a first seed.
-
-    Raises:
-        LabError: a knob of a run was changed mid-run, or its numbers cannot be compared.
-    """
+    """The verdict of the finished runs; None before every run has finished with a first seed. Raises LabError if a knob
+    of a run was changed mid-run, or its numbers cannot be compared."""
     seeds = found.whole
     if not seeds or found.active:
         return None

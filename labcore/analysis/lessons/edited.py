@@ -15,11 +15,8 @@ Path = Sequence[str | int]
 
 
 def fields(text: str) -> tuple[dict[str, Any], str]:
-    """The settings and the explanation of a lesson's text, unchecked.
-
-    Raises:
-        LabError: the text has no settings, or they are not TOML.
-    """
+    """The settings and the explanation of a lesson's text, unchecked. Raises LabError if the text has no settings, or
+    they are not TOML."""
     head, body = parted(text)
     try:
         return toml_of("\n" + head), body
@@ -28,11 +25,8 @@ def fields(text: str) -> tuple[dict[str, Any], str]:
 
 
 def changed(text: str, path: Path, value: Any) -> str:
-    """The text with another value in the field at `path`, which is added where it is missing; None removes it.
-
-    Raises:
-        LabError: as `fields`, or the path leads through something that is no table.
-    """
+    """The text with another value in the field at `path`, which is added where it is missing; None removes it. Raises
+    LabError as `fields`, or if the path leads through something that is no table."""
     _, body = fields(text)  # the checks of a text that may come from anyone
     document = tomlkit.parse(parted(text)[0] + "\n")
     *way, last = path

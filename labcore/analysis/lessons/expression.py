@@ -77,12 +77,8 @@ class Check:
 
 
 def parse(text: str, runs: Sequence[str]) -> Check:
-    """The check in `text` over the runs of these names.
-
-    Raises:
-        LabError: it is too long, is no expression of this language, or names a run, metric or function that is not
-            there. The sentence says what and where.
-    """
+    """The check in `text` over the runs of these names. Raises LabError if it is too long, is no expression of this
+    language, or names a run, metric or function that is not there. The sentence says what and where."""
     if len(text) > LONGEST:
         raise LabError(f"the check has {len(text)} characters: use at most {LONGEST}.")
     text = " ".join(text.split())  # it may stand on several lines
@@ -232,11 +228,8 @@ def _named(operator: ast.cmpop) -> str:
 
 
 def number(node: ast.expr, runs: Runs, seeds: int) -> np.ndarray:
-    """A number of a sound check for each seed: (S,).
-
-    Raises:
-        LabError: a run does not log the metric, or the result is no finite number.
-    """
+    """A number of a sound check for each seed: (S,). Raises LabError if a run does not log the metric, or the result is
+    no finite number."""
     with np.errstate(all="ignore"):
         found = np.broadcast_to(np.asarray(_number(node, runs), float), seeds)
     if not np.isfinite(found).all():

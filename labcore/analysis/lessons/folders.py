@@ -44,11 +44,7 @@ def built_in(*, short: bool = False) -> list[Lesson]:
 
 
 def find(name: str) -> Lesson:
-    """The lesson of that name.
-
-    Raises:
-        LabError: there is none; where its file was left out, the sentence says why.
-    """
+    """The lesson of that name. Raises LabError if there is none; where its file was left out, the sentence says why."""
     there, faults = _found(short=False)
     if name in there:
         return there[name]
@@ -84,11 +80,8 @@ def name_of(path: Path) -> str:
 
 
 def own_folder() -> Path:
-    """The folder of the teacher's lessons: the one that VARIABLE names, else `lessons` in the lab's folder.
-
-    Raises:
-        LabError: the variable names something that is no folder.
-    """
+    """The folder of the teacher's lessons: the one that VARIABLE names, else `lessons` in the lab's folder. Raises
+    LabError if the variable names something that is no folder."""
     place = os.environ.get(VARIABLE, "").strip()
     if not place:
         return home() / OWN_LESSONS
@@ -129,11 +122,7 @@ def _read(path: Path, changed: int, size: int, own: bool, short: bool) -> Lesson
 
 
 def decoded(content: bytes) -> str:
-    """The text of a lesson's file.
-
-    Raises:
-        LabError: it is too long, or no UTF-8.
-    """
+    """The text of a lesson's file. Raises LabError if it is too long, or no UTF-8."""
     if len(content) > 4 * LARGEST:
         raise LabError(f"it has {len(content)} bytes: a lesson has at most {LARGEST} characters.")
     try:
@@ -143,11 +132,7 @@ def decoded(content: bytes) -> str:
 
 
 def text_of(name: str) -> str:
-    """The file of a lesson, also of one of your own that has a fault.
-
-    Raises:
-        LabError: there is none.
-    """
+    """The file of a lesson, also of one of your own that has a fault. Raises LabError if there is none."""
     for path in (*HERE.glob("*.md"), *_own([])):
         if name_of(path) == name:
             return decoded(untrusted.read(path, 4 * LARGEST))
@@ -156,11 +141,8 @@ def text_of(name: str) -> str:
 
 def save(name: str, text: str, replaces: str = "") -> Path:
     """Write a lesson of your own to its file; return that. The file `replaces` of an earlier version is kept beside it,
-    as NAME.md.before.
-
-    Raises:
-        LabError: the lesson has a fault, the name cannot be one or is taken, or the file cannot be written.
-    """
+    as NAME.md.before. Raises LabError if the lesson has a fault, the name cannot be one or is taken, or the file cannot
+    be written."""
     check_writable()
     if not NAME.fullmatch(name) or name in (NEW, README):
         raise LabError(f"A lesson cannot be called {quoted(name)}: use lower-case letters, digits and _, beginning "
@@ -187,10 +169,7 @@ def save(name: str, text: str, replaces: str = "") -> Path:
 
 def draft(name: str) -> str:
     """The text of a lesson as its editor was left; else that of its file, or for a new one a small lesson that works.
-
-    Raises:
-        LabError: there is none, or it cannot be read.
-    """
+    Raises LabError if there is none, or it cannot be read."""
     kept = _DRAFTS.read().get(name)
     if isinstance(kept, str):
         return kept
@@ -198,11 +177,8 @@ def draft(name: str) -> str:
 
 
 def keep_draft(name: str, text: str | None, anew: bool = False) -> None:
-    """Keep a text as the draft; None deletes the draft. With `anew`, the previous draft can be restored.
-
-    Raises:
-        LabError: it cannot be written.
-    """
+    """Keep a text as the draft; None deletes the draft. With `anew`, the previous draft can be restored. Raises
+    LabError if it cannot be written."""
     with _DRAFTS.changing() as drafts:
         if anew:
             drafts[BEFORE] = drafts.get(name)

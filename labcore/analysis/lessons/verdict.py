@@ -78,11 +78,8 @@ def _factor(logarithm: float, shown: Callable[[float], str]) -> str:
 
 
 def judge(check: Check, runs: Runs) -> Verdict:
-    """The verdict of a check on these runs, each with the same seeds.
-
-    Raises:
-        LabError: a run does not log what the check reads, or a number is not finite.
-    """
+    """The verdict of a check on these runs, each with the same seeds. Raises LabError if a run does not log what the
+    check reads, or a number is not finite."""
     seeds = min(len(each) for each in runs.values())
     parts: list[Compared] = []
     truth = _truth(check.tree, runs, seeds, parts)

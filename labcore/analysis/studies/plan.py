@@ -57,11 +57,8 @@ def scorer_specs(study: Study) -> list[RunSpec]:
 
 
 def of_model(study: Study, model: str) -> Study:
-    """Return the study with `model` filled in if it asks for one.
-
-    Raises:
-        LabError: a model is given but not asked for, or asked for but not given.
-    """
+    """Return the study with `model` filled in if it asks for one. Raises LabError if a model is given but not asked
+    for, or asked for but not given."""
     if model and not study.asks_model:
         raise LabError(f"The study {study.key} has a fixed model: leave --model out.")
     if study.asks_model and not model:
@@ -85,11 +82,8 @@ def _unnamed(study: Study) -> bool:
 
 def spec_of(study: Study, setting: Setting, seed: int, scorers: Sequence[str] = ()) -> RunSpec:
     """The spec of a setting's run with a seed; `scorers` are the ids of the runs that were trained first. Without these
-    or without the model that the study asks for, the spec only serves to compare settings and cannot be started.
-
-    Raises:
-        LabError: there are too few `scorers`, or they cannot be used.
-    """
+    or without the model that the study asks for, the spec only serves to compare settings and cannot be started. Raises
+    LabError if there are too few `scorers`, or they cannot be used."""
     knobs = {**study.knobs, **setting.knobs}
     if setting.members:
         knobs[study.scorer_knob] = ",".join(scorers[:setting.members])
@@ -132,11 +126,8 @@ def _of_newest_model(study: Study, rows: list[RunRow]) -> list[RunRow]:
 def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None,
             only: Collection[str] | None = None) -> list[RunSpec]:
     """List the runs to make next: the missing reward models, else the missing seeds of the settings, or of those with
-    the labels `only`, all settings of a seed first. Nothing while a reward model is still trained.
-
-    Raises:
-        LabError: a reward model did not finish, and cannot be had by running it again.
-    """
+    the labels `only`, all settings of a seed first. Nothing while a reward model is still trained. Raises LabError if a
+    reward model did not finish, and cannot be had by running it again."""
     counted = {row.spec.seed for row in runs.scorers if row.state in (FINISHED, *ACTIVE)}
     if absent := [spec for spec in scorer_specs(study) if spec.seed not in counted]:
         return absent

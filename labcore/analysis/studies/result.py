@@ -31,11 +31,7 @@ QUESTIONS = 1024  # for "solved": the same ones for every run of a study, drawn 
 
 
 def of_run(measure: Measure, row: RunRow, trace: Trace) -> float:
-    """The number of a run.
-
-    Raises:
-        LabError: the run does not have it.
-    """
+    """The number of a run. Raises LabError if the run does not have it."""
     found = _TAKEN[measure.how](measure, row, trace)
     if not np.isfinite(found):
         raise LabError(f"The run {row.id} has no data for {measure.words!r}: run the study again.")
@@ -168,11 +164,8 @@ def needed(study: Study, runs: Runs) -> list[jobs.Spec]:
 
 
 def result(store: Store, study: Study, runs: Runs) -> Result | None:
-    """The result of the finished runs; None where a setting has none, or a job that is `needed` is not done.
-
-    Raises:
-        LabError: a run does not have the number that is compared, its knobs were changed mid-run, or a job failed.
-    """
+    """The result of the finished runs; None where a setting has none, or a job that is `needed` is not done. Raises
+    LabError if a run does not have the number that is compared, its knobs were changed mid-run, or a job failed."""
     finished = runs.finished()
     if not all(finished.values()) or not _done(study, runs):
         return None

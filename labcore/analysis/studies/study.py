@@ -33,8 +33,7 @@ class Measure:
         """Of the number; empty where it is a count."""
         if self.how == "step_seconds":
             return "s/step"
-        own = {"models": "networks", "top_mass": "probability", "wrong_length": "tokens",
-               "solved": "share"}
+        own = {"models": "networks", "top_mass": "probability", "wrong_length": "tokens", "solved": "share"}
         return own.get(self.how) or METRICS[self.metric].unit
 
     @property

@@ -56,8 +56,7 @@ def needed(study: Study, findings: Mapping[str, tuple[Estimate, Verdict]]) -> Ne
     if together(findings[each.label][1] for each in study.deciding) != "unclear":
         return None
     level = level_of(len(study.deciding))
-    seeds = [seeds_needed(findings[each.label][0], each.low, each.high, len(each.weights), level)
-             for each in open_ones]
+    seeds = [seeds_needed(findings[each.label][0], each.low, each.high, len(each.weights), level) for each in open_ones]
     labels = {label for each in open_ones for label in each.weights}
     settings = tuple(setting.label for setting in study.settings if setting.label in labels)
     return Need(None if None in seeds else max(each for each in seeds if each is not None), settings)

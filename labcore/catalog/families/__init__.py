@@ -1,2 +1,1 @@
-"""The families of choices, a module for each part of a step: every choice is declared here once, with everything that
-belongs to it."""
+"""The families of choices, a module for each part of a step: each choice is declared once, with all that it needs."""

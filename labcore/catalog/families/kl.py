@@ -1,7 +1,5 @@
 """Estimates of the KL to the reference, and how terms of tokens become one number."""
 
-from __future__ import annotations
-
 from labcore.catalog.choice import KL, Aggregation, Caution, Family, There
 from labcore.catalog.conditions import kl_in, updates
 from labcore.catalog.worked import Worked

@@ -1,7 +1,5 @@
 """Process rewards: where the labels of steps come from, and the rewards that the scores of steps become."""
 
-from __future__ import annotations
-
 from labcore.catalog.choice import Choice, Family, Letter, StepLabels
 from labcore.catalog.knob import Knob
 from labcore.catalog.worked import Worked

@@ -1,7 +1,5 @@
 """Surrogates of whole completions: regressions of log-ratios on rewards, and a classifier of right and wrong ones."""
 
-from __future__ import annotations
-
 from labcore.catalog.choice import Letter, Surrogate, There
 from labcore.catalog.knob import Knob
 from labcore.catalog.metric import Metric

@@ -1,7 +1,5 @@
 """Losses of supervised fine-tuning and of distillation."""
 
-from __future__ import annotations
-
 from labcore.catalog.choice import Family, SftLoss, There
 from labcore.catalog.families.distillation import JSD_BETA, TEACHER
 from labcore.catalog.worked import Worked

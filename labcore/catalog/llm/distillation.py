@@ -2,8 +2,6 @@
 by the online loop too, with another advantage.
 """
 
-from __future__ import annotations
-
 from labcore.catalog.families.distillation import CONTEXT_SHARE, CONTEXT_TEMPLATE, SELF, SOURCES, TEACHER
 from labcore.catalog.llm.knobs import SFT_LOSS
 from labcore.catalog.llm.row import CLIP, LAST_PANELS, online_panels, row

@@ -1,8 +1,6 @@
 """The knobs of each loop of language models, in the order of the page. Those of single choices are declared with them,
 in `labcore.catalog.families`."""
 
-from __future__ import annotations
-
 from labcore.catalog import choices
 from labcore.catalog.families import preferences, process, rewards, surrogates
 from labcore.catalog.knob import Knob

@@ -5,8 +5,6 @@ A new one is a new row, plus a function where a choice does not exist yet. Left 
 inheritance between them.
 """
 
-from __future__ import annotations
-
 from labcore.catalog.llm.row import BOUNDS, CLIP, online_panels, row
 
 ROWS = (

@@ -1,7 +1,5 @@
 """Online algorithms that change the advantage: its baseline and its divisor."""
 
-from __future__ import annotations
-
 from labcore.catalog.llm.row import CLIP, online_panels, row
 
 _CLIPPED = (r"\Big[\min\big(\rho_t\hat A_i,\ \operatorname{clip}(\rho_t, 1-\varepsilon_{low}, "

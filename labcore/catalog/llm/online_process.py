@@ -1,7 +1,5 @@
 """Online algorithms that give credit to the steps of a completion."""
 
-from __future__ import annotations
-
 from labcore.catalog.llm.row import online_panels, row
 
 ROWS = (

@@ -1,7 +1,5 @@
 """Online algorithms that change how the policy is kept close to the policy that sampled."""
 
-from __future__ import annotations
-
 from labcore.catalog.llm.row import CLIP, online_panels, row
 
 _GRPO = r"\hat A_i = \frac{R_i-\bar R_g}{s_g+\epsilon},\quad g = 1\ldots G"

@@ -1,7 +1,5 @@
 """The knobs of the optimizer that every loop of language models shares: how the rate moves, and AdamW's own numbers."""
 
-from __future__ import annotations
-
 from labcore.catalog.knob import Knob
 
 CONSTANT, LINEAR, COSINE = "constant", "linear", "cosine"

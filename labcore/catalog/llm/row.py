@@ -16,8 +16,7 @@ from labcore.catalog.llm.upkeep import UPKEEP
 KNOBS = {"online": ONLINE, "preference": PREFERENCE, "prm": PRM, "reward_model": REWARD_MODEL, "sft": SFT}
 
 SURROGATE = "surrogate"  # stands for the chart of the surrogate that a row chooses
-ONLINE_PANELS = ("reward", "exact_match", "kl", "zero_variance", "entropy", "clip", SURROGATE, "length",
-                 "truncated")
+ONLINE_PANELS = ("reward", "exact_match", "kl", "zero_variance", "entropy", "clip", SURROGATE, "length", "truncated")
 LAST_PANELS = ("grad_norm", "loss", "speed", "memory")
 BOUNDS = ("clip_delta", "dual_clip")  # what the clip may have on top of its two sides
 CLIP = ("clip_low", "clip_high", *BOUNDS)

@@ -3,8 +3,6 @@
 All are off by default: the policy itself has then sampled every completion right before the update.
 """
 
-from __future__ import annotations
-
 from labcore.catalog.conditions import SAME_DTYPE
 from labcore.catalog.knob import Knob
 

@@ -3,8 +3,6 @@
 No metric depends on them, but for rounding where the share changes how a batch is cut.
 """
 
-from __future__ import annotations
-
 from labcore.catalog.knob import Knob
 
 PROBES = Knob(

@@ -26,14 +26,12 @@ def _surrogate(values: Values) -> Surrogate:
 
 def _scaled(values: Values) -> bool:
     """True if advantages are divided by a spread."""
-    return _advantage(values).scaled or (
-        _advantage(values).level == "sequence" and values["normalisation"] != "none")
+    return _advantage(values).scaled or (_advantage(values).level == "sequence" and values["normalisation"] != "none")
 
 
 def _product(values: Values) -> bool:
     """True if each token has the gradient of the whole completion's ratio."""
-    return _surrogate(values).summed or (
-        _surrogate(values).through_ratio and choices.RATIO[values["ratio"]].product)
+    return _surrogate(values).summed or (_surrogate(values).through_ratio and choices.RATIO[values["ratio"]].product)
 
 
 def _per_token(values: Values) -> bool:
@@ -117,8 +115,7 @@ def of_run(kind: str, algorithm: str, knobs: Values, defaults: Values | None = N
 
 
 def cautions(loop: str, values: Values) -> list[str]:
-    """The cautions for a mix of `loop` with these knobs, which are all that its loop has: of single choices, then of
-    several at once."""
+    """The cautions for a mix of `loop` with these knobs, all that its loop has: of single choices, then of several."""
     own = (caution for family in choices.FAMILIES for each in choices.chosen(family, values)
            for caution in each.cautions)
     return list(dict.fromkeys(caution.text for caution in (*own, *CAUTIONS[loop]) if caution.holds(values)))

@@ -46,8 +46,7 @@ class Nearest:
     numbers: tuple[Difference, ...]
 
 
-def nearest(base: str, values: Mapping[str, Value], task: Task, kind: str = "llm",
-            weights: str = SCRATCH) -> Nearest:
+def nearest(base: str, values: Mapping[str, Value], task: Task, kind: str = "llm", weights: str = SCRATCH) -> Nearest:
     """The named row with the fewest differing parts, of the loop of the row `base` and able to learn `task`.
 
     Of several the row that the mix was begun from (`base`), else the first of the table. `values` are all knobs of the

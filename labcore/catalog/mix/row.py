@@ -24,11 +24,7 @@ _WITHOUT: Mapping[str, Value] = {"updates_per_batch": 1, "mini_batches": 1, "whi
 
 
 def check_name(name: str) -> str:
-    """`name`, if a mix may be called so.
-
-    Raises:
-        LabError: it is too long, has other signs, or is the name of an algorithm.
-    """
+    """`name`, if a mix may have it. Raises LabError if it is too long, has other signs, or is an algorithm's."""
     if not NAME.fullmatch(name):
         raise LabError(f"{quoted(name)} cannot be the name of a mix: use 1 to {LONGEST} letters, digits, spaces or . , "
                        "+ - "
@@ -50,10 +46,7 @@ def can_be_mixed(row: Algorithm) -> bool:
 @cache
 def with_every_knob(algorithm: str) -> Algorithm:
     """The row `algorithm` of language models, with every knob that its loop has; those of its own keep their defaults.
-
-    Raises:
-        LabError: there is no such row, or it is not one of choices.
-    """
+    Raises LabError if there is no such row, or it is not one of choices."""
     base = kinds.algorithm(algorithm)
     if not can_be_mixed(base):
         able = " or ".join(LOOPS)
@@ -78,11 +71,8 @@ def idle(algorithm: str, key: str, values: Mapping[str, Value]) -> bool:
 
 
 def row(algorithm: str, name: str, values: Mapping[str, Value]) -> Algorithm:
-    """The row of the mix `name` that began from the row `algorithm`; `values` are its knobs.
-
-    Raises:
-        LabError: as `with_every_knob`, or a choice that there is none of.
-    """
+    """The row of the mix `name` that began from the row `algorithm`; `values` are its knobs. Raises LabError as
+    `with_every_knob`, or for a choice that there is none of."""
     base = with_every_knob(algorithm)
     filled = {knob.key: values.get(knob.key, knob.default) for knob in base.knobs}
     return _row(algorithm, name, tuple(filled.items()))
@@ -116,15 +106,11 @@ def _surrogate(key: str) -> Callable[[Mapping[str, Value]], bool]:
     return lambda values: values["surrogate"] == key
 
 
-def _ratio(values: Mapping[str, Value]) -> bool:
-    return choices.SURROGATE[str(values["surrogate"])].needs_ratio
-
-
 # Charts that only some choices fill.
 _ONLINE: Mapping[str, Callable[[Mapping[str, Value]], bool]] = {
     "zero_variance": lambda values: _advantage(values).group or int(values["group_size"]) > 1,
     "clip": lambda values: bool(choices.SURROGATE[str(values["surrogate"])].cut),
-    "ratio": _ratio,
+    "ratio": lambda values: choices.SURROGATE[str(values["surrogate"])].needs_ratio,
     **{f"{SURROGATE}_{member.key}": _surrogate(member.key) for member in choices.SURROGATE if member.logs},
     "selection": lambda values: values["selection"] != "everything",
     "rounds": lambda values: choices.SELECTION[str(values["selection"])].refills,

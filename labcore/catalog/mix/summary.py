@@ -1,5 +1,4 @@
-"""The nearest row, the equation and the cautions of a mix: pure, so that the page can compute them at every change of a
-knob."""
+"""The nearest row, the equation and the cautions of a mix: pure, for the page computes them at every change."""
 
 from __future__ import annotations
 
@@ -25,11 +24,8 @@ class MixSummary:
 
 
 def summarise(algorithm: str, values: Mapping[str, Value], task: Task, weights: str = SCRATCH) -> MixSummary:
-    """Summarise the choices `values` of a mix that began from the row `algorithm`; knobs may be missing.
-
-    Raises:
-        LabError: the row is not one of choices.
-    """
+    """Summarise the choices `values` of a mix that began from the row `algorithm`; knobs may be missing. Raises
+    LabError if the row is not one of choices."""
     row = with_every_knob(algorithm)
     filled = {knob.key: values.get(knob.key, knob.default) for knob in row.knobs}
     return MixSummary(nearest(algorithm, filled, task, weights=weights), equation(row.loop, filled),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,10 +15,35 @@ from labcore.classic.deep.evaluation import Evaluation, evaluate
 from labcore.classic.deep.experience import spread
 from labcore.classic.deep.measures import ratios, scatter, surrogates
 from labcore.classic.deep.networks import parameters, put
-from labcore.classic.deep.policy_map import policy_map
 from labcore.classic.deep.session import DeepSession
+from labcore.classic.envs.planes import POINTS, plane_of
 from labcore.maths.surrogates import clip, clip_cut, curve, sides
 from labcore.runs.spec.session import Pictures, Record
+
+
+@torch.no_grad()
+def policy_map(session: DeepSession, path: list[list[float]]) -> dict[str, Any] | None:
+    """The likeliest action and its value on the world's plane, and the `path` of an episode on it; None where the world
+    has no plane. Of continuous actions the mean of the first number, clipped to its bounds.
+    """
+    world = session.environments.world
+    plane = plane_of(world)
+    if plane is None:
+        return None
+    seen = torch.from_numpy(plane.observations()).to(session.device)
+    outputs = session.acting(seen)
+    chosen = session.acting.family.mode(outputs, outputs)
+    action = chosen[:, 0].clamp(world.low[0], world.high[0]) if world.continuous else chosen
+    values = session.critic(seen)[:, 0] if "critic" in session.networks else outputs.max(-1).values
+    return {"names": list(plane.names), "axes": [np.round(axis, 5).tolist() for axis in plane.axes], "rest": plane.rest,
+            "action": _grid(action), "value": _grid(values), "path": plane.path(path),
+            "bounds": [world.low[0], world.high[0]] if world.continuous else None, "actions": world.actions}
+
+
+def _grid(numbers: Tensor) -> list[list[float]]:
+    rows: list[list[float]] = numbers.double().cpu().numpy().round(3).reshape(POINTS, POINTS).tolist()
+    return rows
+
 
 # ---------------------------------------------------------------- clip view
 # What the clip does with the steps of a batch: which of them it cuts off, and its curve.
@@ -35,8 +61,7 @@ def clip_view(found: Mapping[str, list[float]], clip_low: float, clip_high: floa
 # The surrogates along the straight line from θ_old through θ_new: where a step could have gone.
 
 ALPHAS = tuple(round(-0.5 + 0.1 * i, 1) for i in range(31))  # 0 is θ_old, 1 is θ_new
-CURVES = {"kl/step": "kl", "surrogate/cpi": "cpi", "surrogate/clip": "clip",
-          "surrogate/kl_penalised": "kl_penalised"}
+CURVES = {"kl/step": "kl", "surrogate/cpi": "cpi", "surrogate/clip": "clip", "surrogate/kl_penalised": "kl_penalised"}
 EVERY = 5
 
 

@@ -24,8 +24,7 @@ def act(environments: Any, actions: Tensor) -> Any:
 
 
 @torch.no_grad()
-def collect(session: DeepSession, steps: int, choose: Choose | None = None,
-            whole_episodes: bool = False) -> Batch:
+def collect(session: DeepSession, steps: int, choose: Choose | None = None, whole_episodes: bool = False) -> Batch:
     """Act for `steps` steps in every environment, or for one episode in each, with actions that the policy samples
     where nothing else is to `choose` them.
 

@@ -102,10 +102,7 @@ class DeepSession:
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> DeepSession:
         """Build what `spec` needs; where `resume` is given, from that checkpoint. There is no base to start from.
-
-        Raises:
-            LabError: the environment, the device or the checkpoint cannot be used.
-        """
+        Raises LabError if the environment, the device or the checkpoint cannot be used."""
         # These networks are so small that a GPU is faster only with thousands of environments: it has to be asked for.
         device = pick_device("cpu" if spec.device == "auto" else spec.device)
         knobs, row = dict(spec.knobs), cast(DeepAlgorithm, spec.row)
@@ -165,11 +162,8 @@ class DeepSession:
         self.finished_because = self.finished_because or f"all {self.spec.steps} steps done"
 
     def optimise(self, name: str, learning_rate: float, loss: Tensor) -> float:
-        """Take one clipped step of network `name` down the gradient of `loss`. Returns its norm before the clip.
-
-        Raises:
-            Diverged: the loss or the norm is not finite; the weights are left as they were.
-        """
+        """Take one clipped step of network `name` down the gradient of `loss`. Returns its norm before the clip. Raises
+        Diverged if the loss or the norm is not finite; the weights are left as they were."""
         optimizer = self.optimizers[name]
         weights = optimizer.param_groups[0]["params"]
         gradients = torch.autograd.grad(loss, weights)

@@ -101,11 +101,8 @@ def gain(policy: MLP, data: TrainingBatch) -> Tensor:
 
 
 def step(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
-    """One step of the policy: direction, length, line search. Returns what was measured on the way.
-
-    Raises:
-        Diverged: the gradient or the step is not finite; the weights are left as they were.
-    """
+    """One step of the policy: direction, length, line search. Returns what was measured on the way. Raises Diverged if
+    the gradient or the step is not finite; the weights are left as they were."""
     policy, knobs = session.policy, session.knobs
     theta, delta = parameters(policy), knobs["delta"] * session.remaining
     gradient = flat(torch.autograd.grad(gain(policy, data), list(policy.parameters())))

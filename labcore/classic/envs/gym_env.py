@@ -57,10 +57,7 @@ def make_environments(env_id: str, count: int, seed: int, arguments: str = "") -
     """`count` environments of that id with these arguments, the first episodes begun.
 
     Gymnasium's own vectorised CartPole and the lab's Acrobot and Pendulum where these are asked for; any other id is
-    stepped one after the other.
-
-    Raises:
-        LabError: see `describe`.
+    stepped one after the other. Raises LabError as `describe`.
     """
     world = describe(env_id, arguments)
     about = gym.registry.get(env_id)  # None for an environment in a module of the user's
@@ -217,9 +214,8 @@ class Physics(Protocol):
 
 
 class TogetherEnvironments(SingleEnvironments):
-    """Worlds of Gymnasium where all copies take their step at once. Seeds, numbers and `state()` are those of
-    `SingleEnvironments`.
-    """
+    """Worlds of Gymnasium whose copies take their step at once. Seeds, numbers and `state()` as
+    `SingleEnvironments`."""
 
     def __init__(self, world: World, count: int, seed: int):
         self._physics: Physics = TOGETHER[str(gym.registry[world.env_id].entry_point)]

@@ -54,11 +54,8 @@ class World:
 
 
 def make_one(env_id: str, arguments: str = "") -> gym.Env:
-    """One environment of that id with these arguments, and a time limit.
-
-    Raises:
-        LabError: the id is unknown, it needs a package that is not installed, or an argument is wrong.
-    """
+    """One environment of that id with these arguments, and a time limit. Raises LabError if the id is unknown, it needs
+    a package that is not installed, or an argument is wrong."""
     registered, given = own_modules.load(env_id), own.parse(arguments)
     _check_id(registered)
     own.check(registered, given)
@@ -88,11 +85,8 @@ def _check_id(env_id: str) -> None:
 
 
 def describe(env_id: str, arguments: str = "") -> World:
-    """The sizes of the environment `env_id`, which is made once in a process to find them.
-
-    Raises:
-        LabError: it is unknown, cannot be made, or has spaces that the methods cannot use.
-    """
+    """The sizes of the environment `env_id`, which is made once in a process to find them. Raises LabError if it is
+    unknown, cannot be made, or has spaces that the methods cannot use."""
     own_modules.load(env_id)  # allowed by this lab, whatever the process has imported before
     return described(env_id, arguments)
 

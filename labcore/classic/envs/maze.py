@@ -54,10 +54,8 @@ class Cell:
 class Maze:
     """A grid of cells and its rules. States are cells in reading order: row × width + column; walls are never entered.
 
-    A maze may be unfinished while it is edited: `check` says whether it has a start and a goal.
-
-    Raises:
-        LabError: the grid is empty, ragged or larger than 30 × 30, has two starts, or a number is out of its range.
+    A maze may be unfinished while it is edited: `check` says whether it has a start and a goal. Raises LabError if the
+    grid is empty, ragged or larger than 30 × 30, has two starts, or a number is out of its range.
     """
 
     cells: tuple[tuple[Cell, ...], ...]
@@ -93,11 +91,7 @@ class Maze:
         return self.height * self.width
 
     def state(self, row: int, column: int) -> int:
-        """The state of a cell.
-
-        Raises:
-            LabError: there is no such cell.
-        """
+        """The state of a cell. Raises LabError if there is no such cell."""
         if not (0 <= row < self.height and 0 <= column < self.width):
             raise LabError(f"There is no cell in row {row + 1}, column {column + 1}: the maze has {self.height} rows "
                            f"and {self.width} columns.")
@@ -146,11 +140,7 @@ class Maze:
         return MDP(transitions, rewards, still)
 
     def check(self) -> Maze:
-        """The maze itself.
-
-        Raises:
-            LabError: it has no start or no goal.
-        """
+        """The maze itself. Raises LabError if it has no start or no goal."""
         if self.start is None:
             raise LabError("The maze has no start: paint one cell as the start.")
         if not self.where("goal").any():
@@ -186,11 +176,8 @@ class Maze:
         return reached
 
     def paint(self, row: int, column: int, kind: Kind, reward: float | None = None) -> Maze:
-        """The maze with another cell there. A new start takes the old one's place.
-
-        Raises:
-            LabError: there is no such cell, or the reward is not finite.
-        """
+        """The maze with another cell there. A new start takes the old one's place. Raises LabError if there is no such
+        cell, or the reward is not finite."""
         self.state(row, column)
         rows = [[Cell() if kind == "start" == cell.kind else cell for cell in line] for line in self.cells]
         rows[row][column] = Cell(kind, reward)

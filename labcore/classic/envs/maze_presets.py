@@ -50,20 +50,12 @@ def two_goals() -> Maze:
 
 
 def own(maze: str) -> Maze:
-    """The maze that a short text describes.
-
-    Raises:
-        LabError: see `from_text`.
-    """
+    """The maze that a short text describes. Raises LabError as `from_text`."""
     return from_text(maze)
 
 
 def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
-    """The maze of a task, as its knobs want it.
-
-    Raises:
-        LabError: it cannot be built, or has no start or no goal.
-    """
+    """The maze of a task, as its knobs want it. Raises LabError if it cannot be built, or has no start or no goal."""
     maze: Maze = call(resolve_name(task.source), knobs, {})
     return maze.check()
 
@@ -112,10 +104,8 @@ def random_maze(maze_seed: int, height: int = 10, width: int = 10, wall_frac: fl
     """Walls and traps at random, from the top left to the bottom right, the goal always within reach.
 
     Cells are tried in random order, and a wall or trap that would cut the goal off is not set, so there may be fewer
-    than asked for. Free cells that have become out of reach are walled up.
-
-    Raises:
-        LabError: it would be larger than 30 × 30 or smaller than two cells.
+    than asked for. Free cells that have become out of reach are walled up. Raises LabError if it would be larger than
+    30 × 30 or smaller than two cells.
     """
     if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE and height * width > 1):
         raise LabError(f"A random maze cannot be {height} × {width}: use 2 cells or more, at most {MAX_SIDE} × "

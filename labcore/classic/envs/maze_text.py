@@ -62,11 +62,8 @@ def to_json(maze: Maze) -> str:
 
 
 def from_json(text: str | bytes) -> Maze:
-    """The maze that `to_json` wrote; everything but the rows may be left out.
-
-    Raises:
-        LabError: it is no JSON of a maze, has no start or no goal, or as `Maze`.
-    """
+    """The maze that `to_json` wrote; everything but the rows may be left out. Raises LabError if it is no JSON of a
+    maze, has no start or no goal, or as `Maze`."""
     try:
         given = json_of(text)
     except NotJSON as error:
@@ -100,20 +97,13 @@ def to_text(maze: Maze) -> str:
 
 
 def from_text(text: str) -> Maze:
-    """The maze that `to_text` wrote.
-
-    Raises:
-        LabError: the text is cut or changed, has no start or no goal, or as `Maze`.
-    """
+    """The maze that `to_text` wrote. Raises LabError if it is cut or changed, has no start or goal, or as `Maze`."""
     return unfinished(text).check()
 
 
 def unfinished(text: str) -> Maze:
-    """The maze that `to_text` wrote while it is painted: it may have no start and no goal yet.
-
-    Raises:
-        LabError: the text is cut or changed, or as `Maze`.
-    """
+    """The maze that `to_text` wrote while it is painted: it may have no start and no goal yet. Raises LabError if the
+    text is cut or changed, or as `Maze`."""
     parts = text.split("_") if len(text) <= LONGEST else []
     if len(parts) != len(_FIELDS) or not re.fullmatch(r"(?:\d{0,2}[.xSGTR]|~)+", parts[0]):
         raise LabError("The maze in this address is cut or changed: copy the whole address again.")

@@ -46,11 +46,8 @@ def allowed() -> dict[str, str]:
 
 
 def allow(env_id: str) -> None:
-    """Have this lab import the module of an id from now on: for the command line alone.
-
-    Raises:
-        LabError: the id names no module, it cannot be imported, or the lab is shared for reading.
-    """
+    """Have this lab import the module of an id from now on: for the command line alone. Raises LabError if the id names
+    no module, it cannot be imported, or the lab is shared for reading."""
     module, registered = named(env_id)
     if not module:
         return
@@ -70,11 +67,8 @@ def allow(env_id: str) -> None:
 
 
 def load(env_id: str) -> str:
-    """The id that Gymnasium knows the environment by, after the module that it names is imported.
-
-    Raises:
-        LabError: the owner of this lab has not allowed the module, or it cannot be imported.
-    """
+    """The id that Gymnasium knows the environment by, after the module that it names is imported. Raises LabError if
+    the owner of this lab has not allowed the module, or it cannot be imported."""
     module, registered = named(env_id)
     if module:
         known = allowed()

@@ -22,8 +22,7 @@ def advance(state: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndar
     cost = _square(apart) + 0.1 * _square(speed) + 0.001 * (torque**2)
     push = 3 * GRAVITY / (2 * LENGTH) * np.sin(angle) + 3.0 / (MASS * LENGTH**2) * torque
     faster = np.clip(speed + push * TIME_STEP, -MOST_SPEED, MOST_SPEED)
-    return (np.stack([angle + faster * TIME_STEP, faster]), -cost.astype(np.float32),
-            np.zeros(len(torque), dtype=bool))
+    return (np.stack([angle + faster * TIME_STEP, faster]), -cost.astype(np.float32), np.zeros(len(torque), dtype=bool))
 
 
 def _square(x: np.ndarray) -> np.ndarray:

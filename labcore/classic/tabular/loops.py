@@ -78,11 +78,7 @@ def _walks(session: TabularSession) -> Iterator[Record]:
 
 
 def _finite(session: TabularSession, updates: Sequence[Update | PolicyUpdate]) -> Sequence[Update | PolicyUpdate]:
-    """The updates themselves.
-
-    Raises:
-        Diverged: a value is not finite any more.
-    """
+    """The updates themselves. Raises Diverged if a value is not finite any more."""
     if all(isfinite(update.delta) and isfinite(update.after) for update in updates):
         return updates
     raise Diverged(session.step + 1, "value table", "a smaller step size")
@@ -107,5 +103,4 @@ def _record(session: TabularSession, metrics: dict[str, float], picture: Callabl
     metrics = {**metrics, **measures(session)}
     kept = {key: float(value) for key, value in metrics.items() if isfinite(value)}
     drawn = picture() if due(session) else None
-    return Record(session.step, 0, kept, session.env_steps, drawn,
-                  look=None if drawn else lambda: (picture(), None))
+    return Record(session.step, 0, kept, session.env_steps, drawn, look=None if drawn else lambda: (picture(), None))

@@ -59,10 +59,7 @@ class TabularSession:
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> TabularSession:
         """Build what `spec` needs; where `resume` is given, from that checkpoint. There is no base to start from.
-
-        Raises:
-            LabError: the maze cannot be built, or the checkpoint cannot be read.
-        """
+        Raises LabError if the maze cannot be built, or the checkpoint cannot be read."""
         row, maze = cast(TabularAlgorithm, spec.row), build(spec.task_row, spec.knobs)
         method = resolve_name(row.method)
         learner = resolve_name(row.learner)(method, maze.states, len(ACTIONS)) if row.learner else None

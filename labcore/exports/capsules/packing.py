@@ -57,10 +57,8 @@ def write(store: Store, run_id: str, target: Path | str, light: bool = False) ->
     """Write the capsule of a run to the file `target`, all of it or nothing. Returns it.
 
     A `light` one has no checkpoints and nothing to look at: what the run begins with is made again when it is replayed.
-
-    Raises:
-        LabError: there is no such run, it has a `fault`, its beginning cannot be made again, or the file cannot be
-            written.
+    Raises LabError if there is no such run, it has a `fault`, its beginning cannot be made again, or the file cannot be
+    written.
     """
     row, target = store.run(run_id), path_of(target)
     if light and not starts_anew(row.spec):
@@ -262,8 +260,7 @@ def _portable(spec: RunSpec, model: str | None) -> RunSpec:
 
 def _without_places(spec: RunSpec) -> Callable[[Any], Any]:
     """A function that takes the names of the user's folders out of the texts in something JSON-clean."""
-    own = (spec.data, *(name for name in (spec.model, str(spec.knobs.get("teacher", "")))
-                        if Path(name).is_absolute()))
+    own = (spec.data, *(name for name in (spec.model, str(spec.knobs.get("teacher", ""))) if Path(name).is_absolute()))
     known = [*((place, Path(place).name) for place in own if place), (str(home()), "RL_LAB_HOME"),
              (str(Path.home()), "~")]
     named = [(place, name) for place, name in known if len(Path(place).parts) > 1]

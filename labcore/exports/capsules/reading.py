@@ -60,11 +60,8 @@ class Capsule:
     def located(self, model: str, data: Path | None, device: str | None = None, absent: bool = False,
                 teacher: str = "") -> RunSpec:
         """The spec, checked like a spec from the form, with the local places of its model (unless it is `absent`), of
-        its `teacher` (if given) and of the user's file.
-
-        Raises:
-            LabError: this lab has no such algorithm, task or knob, or a value is out of bounds.
-        """
+        its `teacher` (if given) and of the user's file. Raises LabError if this lab has no such algorithm, task or
+        knob, or a value is out of bounds."""
         spec = self.spec
         place = str(spec.knobs.get("held_out_file", ""))
         for path in (self.folder / DATA).glob(f"{place}-*") if uploads.is_place(place) else ():
@@ -83,11 +80,8 @@ class Capsule:
 
 @contextmanager
 def unpacked(path: Path | str) -> Iterator[Capsule]:
-    """The capsule at `path`, unpacked for as long as it is needed.
-
-    Raises:
-        LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
-    """
+    """The capsule at `path`, unpacked for as long as it is needed. Raises LabError if it is no capsule, of another
+    version, damaged, incomplete, too large, or tries to write elsewhere."""
     path = path_of(path)
     with removal.folder("capsule") as folder:
         yield _read(path.name, folder, unzipping.unpack(path, folder))
@@ -124,8 +118,7 @@ def _sound_seen(content: Any) -> bool:
 
 
 def _rows(name: str, folder: Path, end: int) -> Iterator[Step]:
-    """The rows up to step `end`: the first that is none, or is beyond it, is the last that is read. No number has a
-    comma."""
+    """The rows up to step `end`: none is read behind one that is no row or beyond it. No number has a comma."""
     lines = (line.rstrip("\n").split(",") for line in _lines(name, folder, packing.METRICS, ROW_LIMIT))
     header, table = _table(name, packing.METRICS, lines, packing.MOST_CELLS)
     unknown = [key for key in header if key not in METRICS and key not in COUNTERS]
@@ -191,8 +184,7 @@ def _sound_verdict(payload: Mapping[str, Any]) -> bool:
 
 
 def _table(name: str, file: str, lines: Iterator[list[str]], most: int) -> tuple[list[str], Iterator[list[str]]]:
-    """The header and the rows, of at most `most` cells as `packing.cells` counts them. Nothing is read beyond the first
-    row that is none."""
+    """The header and the rows, of at most `most` cells (`packing.cells`), up to the first row that is none."""
     header = next(lines, None)
     if not header or len(set(header)) < len(header):
         raise fault(name, f"its {file} is no table")

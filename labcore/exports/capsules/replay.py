@@ -70,10 +70,8 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
     """Run the capsule at `path` again, up to its last step or the step `steps`, or the first that differs.
 
     `model` is a folder or hub id with the weights that a capsule was too small for. `watch` is given the store of the
-    rerun, and returns what is to be called after each of its steps.
-
-    Raises:
-        LabError: it is no sound capsule, it cannot be run here, or there is no such step in it or none to compare.
+    rerun, and returns what is to be called after each of its steps. Raises LabError if it is no sound capsule, it
+    cannot be run here, or there is no such step in it or none to compare.
     """
     with unpacked(path) as capsule, removal.folder("replay") as lab:
         teacher = _teacher(capsule)  # looked up here, before the rerun has a lab of its own
@@ -124,8 +122,7 @@ class _Rerun:
                                                           teacher=teacher), mine=True)
         for folder in [capsule.first, capsule.first.parent / BESIDE] if capsule.first else []:
             if folder.is_dir():
-                shutil.copytree(folder, run_folder(self._run_id) / CHECKPOINTS / folder.name,
-                                copy_function=atomic.link)
+                shutil.copytree(folder, run_folder(self._run_id) / CHECKPOINTS / folder.name, copy_function=atomic.link)
         for event in capsule.events:
             if has_place(event):
                 self._store.log(self._run_id, event.kind, event.payload, event.step)
@@ -161,8 +158,7 @@ class _Rerun:
 
     def _causes(self, difference: Difference) -> tuple[str, ...]:
         """Possible causes of a difference: other weights, and the versions that differ at the step in question."""
-        made_with = [entry for entry in self._capsule.manifest["made_with"]
-                     if entry.get("from", 0) < difference.step]
+        made_with = [entry for entry in self._capsule.manifest["made_with"] if entry.get("from", 0) < difference.step]
         before = made_with[-1] if made_with else self._capsule.manifest["exported_with"]
         found = changed(before, (versions.noted(run_folder(self._run_id)) or [versions.here()])[-1])
         return (*(["the model, whose weights are others than those the run began with"] if self._other_model() else []),
@@ -176,11 +172,8 @@ class _Rerun:
 
 
 def _teacher(capsule: Capsule) -> str:
-    """The folder of the run's teacher if it is a model of this lab; empty if the teacher is found by its name.
-
-    Raises:
-        LabError: the run learns from a model that is not here.
-    """
+    """The folder of the run's teacher if it is a model of this lab; empty if the teacher is found by its name. Raises
+    LabError if the run learns from a model that is not here."""
     spec = capsule.spec
     if absent := absent_teacher(spec.row, spec.knobs):
         raise LabError(f"The teacher {absent} of {capsule.run} is not in the capsule: add that model to this lab "

@@ -40,11 +40,8 @@ _CHECKPOINT, _SEEN = re.compile(r"step-([0-9]{6,15})"), re.compile(r"step-([0-9]
 
 
 def unpack(path: Path, folder: Path) -> dict[str, Any]:
-    """Unpack the capsule at `path` into the empty `folder`, and return its manifest.
-
-    Raises:
-        LabError: it is no capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere.
-    """
+    """Unpack the capsule at `path` into the empty `folder`, and return its manifest. Raises LabError if it is no
+    capsule, of another version, damaged, incomplete, too large, or tries to write elsewhere."""
     try:
         with untrusted.opened(path) as file, zipfile.ZipFile(_Sparing(file)) as archive:
             manifest = _manifest(path.name, archive)

@@ -143,11 +143,8 @@ _GAMES: Mapping[str, tuple[Mapping[ModuleType, tuple[str, ...]], str]] = {
 
 
 def code(plan: Plan) -> str:
-    """The environment of the plan's run.
-
-    Raises:
-        LabError: a class of the user's cannot be read, or is no environment that other tools play turn by turn.
-    """
+    """The environment of the plan's run. Raises LabError if a class of the user's cannot be read, or is no environment
+    that other tools play turn by turn."""
     knobs = plan.spec.knobs
     if plan.spec.task_row.source.endswith(":OwnEnvironment"):
         body = _own(plan)
@@ -167,10 +164,7 @@ def has_tools(plan: Plan) -> bool:
 
 def shape(plan: Plan) -> type[own_environment.Shape] | None:
     """The shape of the user's class: its methods are the lab's, TRL's or verl's. None of the lab's own environments.
-
-    Raises:
-        LabError: the class cannot be read, or lacks methods.
-    """
+    Raises LabError if the class cannot be read, or lacks methods."""
     if not plan.get(own_environment.KNOB):
         return None
     task = make_task(plan.spec.task_row, plan.spec.knobs, plan.spec.data)

@@ -13,8 +13,9 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.exports.handover import shell, shell_episodes, trl
 from labcore.exports.handover.ms_swift_rules import DEMONSTRATIONS, OF_TRAINER, RULES, TOOL
-from labcore.exports.handover.plan import UNKNOWN, Line, Plan, lines, missing
+from labcore.exports.handover.plan import Line, Plan
 from labcore.exports.handover.remarks import remarks, requirement
+from labcore.exports.handover.rules import UNKNOWN, lines, missing
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, needs_pairs, packages, task_code
 from labcore.exports.handover.trl_pairs import LABELLED
 

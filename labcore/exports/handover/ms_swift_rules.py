@@ -10,35 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from labcore.catalog import choices
+from labcore.exports.handover import shared_rules as shared
 from labcore.exports.handover import shell
 from labcore.exports.handover.conversations import thinking
-from labcore.exports.handover.plan import (
-    ALL_LINEAR,
-    BASE_RULES,
-    FILTERS,
-    LABELS,
-    MEASURED,
-    REWARD_RULES,
-    TASK_RULES,
-    Line,
-    Plan,
-    Rule,
-    Rules,
-    acting,
-    adapter,
-    aggregated,
-    bounds,
-    built_in,
-    choice,
-    choices_of,
-    given,
-    missing,
-    only_with,
-    pairs_of,
-    switch,
-    to,
-)
-from labcore.exports.handover.shared_rules import TRAINING_ARGUMENTS, pool_rules, stale_rules
+from labcore.exports.handover.plan import Line, Plan, Rule, Rules
+from labcore.exports.handover.rules import acting, built_in, choice, choices_of, given, missing, only_with, switch, to
 from labcore.exports.handover.trl_distillation import teacher, teacher_line
 from labcore.exports.handover.trl_online import generations
 from labcore.exports.handover.trl_pairs import FOR_PAIRS, losses, second, without
@@ -59,13 +35,13 @@ def _thinking(plan: Plan, value: Any) -> Line:
 
 
 _COMMON: Rules = {
-    **TRAINING_ARGUMENTS, **BASE_RULES, **TASK_RULES, "thinking": _thinking,
-    **adapter(given(lambda plan, value: {"lora_rank": value, "lora_dropout": 0.0, "target_modules": "all-linear"},
-                    ALL_LINEAR), to("lora_alpha"))}
+    **shared.TRAINING_ARGUMENTS, **shared.BASE_RULES, **shared.TASK_RULES, "thinking": _thinking,
+    **shared.adapter(given(lambda plan, value: {
+        "lora_rank": value, "lora_dropout": 0.0, "target_modules": "all-linear"}, shared.ALL_LINEAR), to("lora_alpha"))}
 SFT: Rules = {
     **_COMMON, "sequences_per_step": given(lambda plan, value: {_ROWS: per_device(value)}),
     "sft_loss": choices_of(choices.SFT_LOSS, TOOL, "all tokens count the same"),
-    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED)}
+    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), shared.MEASURED)}
 
 
 # ---------------------------------------------------------------- teachers
@@ -142,11 +118,11 @@ _GROUPS = given(lambda plan, value: {"num_generations": generations(plan)},
                 f"{generations(plan)} of fewer prompts make the same batch")
 _MASKED = "ms-swift also counts masked rows in its mean, so the gradient is smaller by the share that is kept"
 ONLINE: Rules = {
-    **_COMMON, **REWARD_RULES, "teacher": _teacher,
+    **_COMMON, **shared.REWARD_RULES, "teacher": _teacher,
     "teacher_discount": switch(missing("the advantage of each token is its own log-ratio only"), 0.0),
-    **pool_rules("ms-swift draws prompts uniformly: sort or filter the data set by pass rate yourself"),
-    **stale_rules(TOOL, missing("ms-swift samples right before the updates of a batch, or one batch earlier with "
-                                "--async_generate"), "vllm_engine_kwargs"),
+    **shared.pool_rules("ms-swift draws prompts uniformly: sort or filter the data set by pass rate yourself"),
+    **shared.stale_rules(TOOL, missing("ms-swift samples right before the updates of a batch, or one batch earlier "
+                                       "with --async_generate"), "vllm_engine_kwargs"),
     "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),
     "kl_placement": given(lambda plan, value: {"kl_in_reward": value == "reward"}), "kl_estimator": _kl_estimator,
     "adaptive_kl_target": switch(missing(_STAYS), 0.0), "adaptive_kl_horizon": lambda plan, value: Line(
@@ -154,7 +130,7 @@ ONLINE: Rules = {
     "group_size": _GROUPS, "prompts_per_step": given(lambda plan, value: {_ROWS: per_device(max(
         int(value) * int(plan["group_size"]) // plan.parts, generations(plan)))}),
     "updates_per_batch": to("num_iterations"), "mini_batches": to("steps_per_generation"),
-    "clip_low": to("epsilon"), "clip_high": to("epsilon_high"), **bounds("delta", "clip_delta", "epsilon_high"),
+    "clip_low": to("epsilon"), "clip_high": to("epsilon_high"), **shared.bounds("delta", "clip_delta", "epsilon_high"),
     "temperature": to("temperature"), "top_p": to("top_p"), "top_k": given(lambda plan, value: {"top_k": value or -1}),
     "min_p": switch(to("min_p"), 0.0), "repetition_penalty": switch(to("repetition_penalty"), 1.0),
     "max_new_tokens": to("max_completion_length"),
@@ -181,7 +157,7 @@ ONLINE: Rules = {
     "advantage": _advantage, "normalisation": choices_of(choices.NORMALISATION, TOOL, "see scale_rewards"),
     "ratio": choices_of(choices.RATIO, TOOL, "it uses ratios of tokens"),
     "surrogate": choices_of(choices.SURROGATE, TOOL, "it clips the ratio"),
-    "aggregation": aggregated(_own_aggregation, "loss_type", choices_of(
+    "aggregation": shared.aggregated(_own_aggregation, "loss_type", choices_of(
         choices.AGGREGATION, TOOL, "loss_type stays at its default")),
     "shaping": choices_of(choices.SHAPING, TOOL, "write it into score() below"),
     "selection": choices_of(choices.SELECTION, TOOL, "ms-swift trains on all completions"),
@@ -193,8 +169,9 @@ ONLINE: Rules = {
 
 _PAIRS: Rules = {
     **_COMMON, "beta": to("beta"), "pairs_per_step": given(lambda plan, value: {_ROWS: per_device(value)}),
-    "pairs": pairs_of("ms-swift has no online DPO"), "eval_every": MEASURED, "eval_prompts": MEASURED,
-    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *FILTERS),
+    "pairs": shared.pairs_of("ms-swift has no online DPO"),
+    **dict.fromkeys(("eval_every", "eval_prompts"), shared.MEASURED),
+    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *shared.FILTERS),
                     FOR_PAIRS)}
 _DPO: Rules = {
     **_PAIRS, "preference_loss": losses(TOOL), **dict.fromkeys(("second_loss", "third_loss"), second(TOOL)),
@@ -220,8 +197,8 @@ RULES: dict[str, Rules] = {  # by the algorithm that `swift rlhf` is asked for; 
     "cpo": {**_one_loss("cpo"), "second_loss": choice({choices.NO_LOSS: ({"cpo_alpha": 0.0}, ""), "sft": ({}, "")},
                                                       "--rlhf_type cpo adds nothing but the SFT loss"),
             "second_weight": only_with("second_loss", "sft", to("cpo_alpha"))},
-    "rm": {**_PAIRS, **LABELS, "margin": built_in("in the rows below"), "eval_pairs": MEASURED, "centering": switch(to(
-        "center_rewards_coefficient"), 0.0)}}
+    "rm": {**_PAIRS, **shared.LABELS, "margin": built_in("in the rows below"), "eval_pairs": shared.MEASURED,
+           "centering": switch(to("center_rewards_coefficient"), 0.0)}}
 # The algorithm for TRL's trainer, which the run's choices name.
 OF_TRAINER = {"DPOTrainer": "dpo", "KTOTrainer": "kto", "CPOTrainer": "cpo", "ORPOTrainer": "orpo",
               "SFTTrainer": "sft", "GKDTrainer": "gkd", "RewardTrainer": "rm",

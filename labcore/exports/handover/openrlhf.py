@@ -5,37 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover import shell, shell_episodes
-from labcore.exports.handover.plan import (
-    ALL_LINEAR,
-    BASE_RULES,
-    BY_VLLM,
-    FILTERS,
-    LABELS,
-    MEASURED,
-    REWARD_RULES,
-    TASK_RULES,
-    Line,
-    Plan,
-    Rules,
-    acting,
-    adapter,
-    aggregated,
-    bounds,
-    built_in,
-    choice,
-    choices_of,
-    given,
-    lines,
-    missing,
-    only_between,
-    only_with,
-    pairs_of,
-    switch,
-    to,
-)
+from labcore.exports.handover import rules, shell, shell_episodes
+from labcore.exports.handover import shared_rules as shared
+from labcore.exports.handover.plan import Line, Plan, Rules
 from labcore.exports.handover.remarks import remarks, requirement
-from labcore.exports.handover.shared_rules import pool_rules, stale_rules
+from labcore.exports.handover.rules import acting, built_in, choice, choices_of, given, missing, only_with, switch, to
 from labcore.exports.handover.task_code import brings_pairs, needs_pairs, packages, task_code
 
 VERSION = "0.11.2"
@@ -44,7 +18,8 @@ ON = True  # a switch: it stands for itself, without a value
 
 _FP32 = "OpenRLHF trains in bfloat16 or float16, and keeps float32 only in the optimizer"
 _DTYPE = given(lambda plan, value: {"--ds.param_dtype": "bf16"}, lambda plan, value: "" if value == "bf16" else _FP32)
-_LORA = adapter(to("--ds.lora.rank", note=ALL_LINEAR), to("--ds.lora.alpha"))
+_COMMON = {**shared.adapter(to("--ds.lora.rank", note=shared.ALL_LINEAR), to("--ds.lora.alpha")), **shared.BASE_RULES,
+           **shared.TASK_RULES}
 _COMPILE = switch(given(lambda plan, value: {"--ds.deepcompile": ON}), False)
 _NO_8_BITS = switch(missing("OpenRLHF has no AdamW in 8 bits: to save that memory, move its moments to the processor "
                             "with --ds.adam_offload"), "adamw")
@@ -59,8 +34,7 @@ def _engine(model: str) -> Rules:
 def _optimizer(*prefixes: str) -> Rules:
     """The numbers of Adam and the schedule; the last of `prefixes` is the critic's where there are two."""
     def at(option: str, value: Any, plan: Plan) -> dict[str, Any]:
-        return {f"--{prefix}{option}": value for prefix in (
-            prefixes if plan.critic else prefixes[:1])}
+        return {f"--{prefix}{option}": value for prefix in (prefixes if plan.critic else prefixes[:1])}
 
     betas = given(lambda plan, value: at("adam.betas", plan.betas, plan))
     return {"schedule": given(lambda plan, value: at("lr_scheduler", plan.scheduler, plan)),
@@ -145,17 +119,17 @@ _ONLINE: Rules = {
     "min_p": switch(missing("OpenRLHF has no min-p"), 0.0),
     "repetition_penalty": switch(missing("OpenRLHF has no repetition penalty"), 1.0),
     "max_new_tokens": to("--rollout.max_new_tokens"), "entropy_coef": to("--actor.entropy_coef"),
-    **bounds("--actor.dual_clip", "dual_clip", "ε_high"),
+    **shared.bounds("--actor.dual_clip", "dual_clip", "ε_high"),
     "top_entropy_share": switch(missing("OpenRLHF leaves no tokens out by their entropy"), 1.0),
     "off_policy_threshold": switch(missing("OpenRLHF leaves no off-policy completions out by their mean log-ratio"),
                                    0.0),
-    "rollouts": choice({"vllm": ({}, "")}, BY_VLLM),
+    "rollouts": choice({"vllm": ({}, "")}, shared.BY_VLLM),
     "importance_cap": switch(given(_sampler, _sampler_note), 0.0),
     "reference_every": switch(missing("OpenRLHF never moves its reference"), 0), "reference_mixup": built_in(),
     "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
     "recompute_logprobs": built_in(),  # it always does
-    **pool_rules("OpenRLHF draws prompts uniformly: sort or filter the data set by pass rate yourself"),
-    **stale_rules("OpenRLHF", given(
+    **shared.pool_rules("OpenRLHF draws prompts uniformly: sort or filter the data set by pass rate yourself"),
+    **shared.stale_rules("OpenRLHF", given(
         lambda plan, value: {"--train.async_enable": ON, "--train.async_queue_size": value},
         "its queue holds at most this many batches, so samples may also be younger"), "vLLM's dtype"),
     **dict.fromkeys(("adaptive_kl_target",), switch(to("--algo.kl.target"), 0.0)),
@@ -171,19 +145,19 @@ _ONLINE: Rules = {
     "shaping": choices_of(choices.SHAPING, "OpenRLHF", "write it into score() below"),
     "reward_clip": only_with("shaping", "clipped", given(
         lambda plan, value: {"--reward.clip_range": (-value, value)}, _clipped_late)),
-    **only_between("--reward.clip_range", _clipped_late),
+    **shared.only_between("--reward.clip_range", _clipped_late),
     "selection": choices_of(choices.SELECTION, "OpenRLHF", "see --algo.dynamic_filtering_enable"),
     "overlong_filter": switch(missing("OpenRLHF trains on truncated completions too"), False),
-    **REWARD_RULES,
+    **shared.REWARD_RULES,
     "kl_estimator": choices_of(choices.KL_ESTIMATOR, "OpenRLHF", "see --algo.kl.estimator"),
     "kl_placement": choice({"loss": ({"--algo.kl.use_loss": ON}, ""), "reward": ({}, ""), "off": ({}, "")}, ""),
-    "aggregation": aggregated(_of_gspo, "policy_loss_type gspo", choices_of(
+    "aggregation": shared.aggregated(_of_gspo, "policy_loss_type gspo", choices_of(
         choices.AGGREGATION, "OpenRLHF", "see --actor.loss_agg_mode")),
     "gamma": to("--algo.advantage.gamma"), "gae_lambda": to("--algo.advantage.lambd"),
     "critic_learning_rate": to("--critic.adam.lr"), "value_clip": to("--critic.value_clip"),
     "whiten_advantages": choice({True: ({}, ""), False: ({"--algo.advantage.no_std_norm": ON}, "the mean is still "
                                                          "subtracted")}, ""),
-    "dtype": _DTYPE, **_engine("actor"), **_optimizer("actor.", "critic."), **_LORA, **BASE_RULES, **TASK_RULES}
+    "dtype": _DTYPE, **_engine("actor"), **_optimizer("actor.", "critic."), **_COMMON}
 _FOR_PAIRS = built_in()
 _DPO: Rules = {
     "beta": to("--model.beta"), "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
@@ -201,26 +175,26 @@ _DPO: Rules = {
     "divergence": choices_of(choices.DIVERGENCE, "OpenRLHF", "it uses the reverse KL"),
     "ld_alpha": acting(choice({1.0: ({}, "")}, "no equivalent in OpenRLHF: all tokens count the same"), "ld_alpha"),
     "pair_weighting": choice({False: ({}, "")}, "no equivalent in OpenRLHF: all pairs count the same"),
-    "pairs": pairs_of("OpenRLHF has no online DPO"),
-    "eval_every": MEASURED, "eval_prompts": MEASURED, "dtype": _DTYPE,
-    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *FILTERS),
+    "pairs": shared.pairs_of("OpenRLHF has no online DPO"),
+    "eval_every": shared.MEASURED, "eval_prompts": shared.MEASURED, "dtype": _DTYPE,
+    **dict.fromkeys(("pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens", *shared.FILTERS),
                     _FOR_PAIRS),
-    **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
+    **_engine("model"), **_optimizer(""), **_COMMON}
 _SFT: Rules = {
     "learning_rate": to("--adam.lr"), "max_grad_norm": to("--max_norm"),
     "sequences_per_step": to("--train.batch_size"), "dtype": _DTYPE,
     "sft_loss": choices_of(choices.SFT_LOSS, "OpenRLHF", "all tokens count the same"),
-    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
-    **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
+    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), shared.MEASURED),
+    **_engine("model"), **_optimizer(""), **_COMMON}
 _RM: Rules = {
     **{knob: _DPO[knob] for knob in ("learning_rate", "max_grad_norm", "pairs_per_step", "eval_every", "dtype",
                                      "pair_prompts", "group_size", "temperature", "top_k", "top_p", "max_new_tokens",
-                                     *FILTERS)},
-    **LABELS, "margin": lambda plan, value: (given(lambda plan, value: {
+                                     *shared.FILTERS)},
+    **shared.LABELS, "margin": lambda plan, value: (given(lambda plan, value: {
         "--model.margin_loss_enable": ON}) if _margins(plan) else built_in())(plan, value),
     "centering": switch(missing("no equivalent in OpenRLHF, which lets the mean score drift"), 0.0),
-    "pairs": pairs_of(),
-    "eval_pairs": MEASURED, **_engine("model"), **_optimizer(""), **_LORA, **BASE_RULES, **TASK_RULES}
+    "pairs": shared.pairs_of(),
+    "eval_pairs": shared.MEASURED, **_engine("model"), **_optimizer(""), **_COMMON}
 RULES: dict[str, Rules] = {"online": _ONLINE, "preference": _DPO, "prm": {}, "reward_model": _RM, "sft": _SFT}
 _NONE = {"prm": missing(f"no equivalent: OpenRLHF {VERSION} trains no process reward model")}
 _NOTHING = {"prm": f'''# OpenRLHF {VERSION} has no trainer for process reward models, so there is nothing to start here:
@@ -235,7 +209,7 @@ def _per_update(plan: Plan) -> int:
 def mapped(plan: Plan) -> list[Line]:
     """The settings of each knob of the run in OpenRLHF."""
     none = _NONE.get(plan.loop)
-    return lines(plan, dict.fromkeys(plan.spec.knobs, none) if none else RULES[plan.loop], "OpenRLHF")
+    return rules.lines(plan, dict.fromkeys(plan.spec.knobs, none) if none else RULES[plan.loop], "OpenRLHF")
 
 
 def settings(plan: Plan) -> dict[str, Any]:

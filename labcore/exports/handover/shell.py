@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from labcore.catalog import choices
-from labcore.exports.handover.plan import Line, Plan, choices_of
+from labcore.exports.handover.plan import Line, Plan
 from labcore.exports.handover.remarks import comment, remarks
+from labcore.exports.handover.rules import choices_of
 
 _HEAD = '''#!/usr/bin/env bash
 # {label} on "{task}" with {tool} {version}, with the settings of the run {run}
@@ -66,9 +67,7 @@ def no_episodes(found: list[Line], tool: str, version: str) -> str:
 def quoted(word: object) -> str:
     """A word as the shell takes it; the variables of the script stay what they stand for."""
     text = str(word)
-    if re.search(r"\$(MODEL|GPUS|TEMPLATE)\b", text):
-        return f'"{text}"'
-    return shlex.quote(text)
+    return f'"{text}"' if re.search(r"\$(MODEL|GPUS|TEMPLATE)\b", text) else shlex.quote(text)
 
 
 def array(rows: Iterable[tuple[str, str]]) -> str:

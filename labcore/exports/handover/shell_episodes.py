@@ -11,7 +11,9 @@ and `GYMScheduler`.
 from __future__ import annotations
 
 from labcore.exports.handover import environments
-from labcore.exports.handover.plan import BY_VLLM, Plan, Rules, given, missing, to
+from labcore.exports.handover.plan import Plan, Rules
+from labcore.exports.handover.rules import given, missing, to
+from labcore.exports.handover.shared_rules import BY_VLLM
 from labcore.exports.handover.trl_episodes import encoding
 
 _PLAYED = '''

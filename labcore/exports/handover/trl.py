@@ -13,22 +13,11 @@ from labcore.catalog import choices
 from labcore.catalog.choice import Family
 from labcore.catalog.watch import TWIN
 from labcore.exports.handover import environments, trl_distillation, trl_episodes, trl_online, trl_pairs, trl_process
+from labcore.exports.handover import shared_rules as shared
 from labcore.exports.handover.conversations import thinking
-from labcore.exports.handover.plan import (
-    BASE_RULES,
-    IN_THE_CODE,
-    MEASURED,
-    TASK_RULES,
-    Line,
-    Plan,
-    Rules,
-    adapter,
-    choices_of,
-    lines,
-    to,
-)
+from labcore.exports.handover.plan import Line, Plan, Rules
 from labcore.exports.handover.remarks import remarks, requirement
-from labcore.exports.handover.shared_rules import TRAINING_ARGUMENTS
+from labcore.exports.handover.rules import choices_of, lines, to
 from labcore.exports.handover.task_code import brings_pairs, learns_singles, packages, task_code
 
 VERSION = "1.16.0"
@@ -71,12 +60,12 @@ def _thinking(plan: Plan, value: Any) -> Line:
     return Line("", value, arguments if plan.loop == "online" else {}, built_in=plan.loop != "online" or not arguments)
 
 
-_COMMON: Rules = {**TRAINING_ARGUMENTS, **BASE_RULES, **TASK_RULES, "thinking": _thinking,
-                  **adapter(IN_THE_CODE, IN_THE_CODE)}
+_COMMON: Rules = {**shared.TRAINING_ARGUMENTS, **shared.BASE_RULES, **shared.TASK_RULES, "thinking": _thinking,
+                  **shared.adapter(shared.IN_THE_CODE, shared.IN_THE_CODE)}
 _SFT: Rules = {
     **_COMMON, "sequences_per_step": to("per_device_train_batch_size"),
     "sft_loss": choices_of(choices.SFT_LOSS, "SFTTrainer", "see loss_type of SFTConfig"),
-    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED)}
+    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), shared.MEASURED)}
 _TABLES = (trl_online.RULES, trl_pairs.RULES, trl_distillation.RULES)
 RULES = {"SFTTrainer": _SFT, "PRMTrainer": {**_COMMON, **trl_process.RULES},
          **{name: {**_COMMON, **rules} for table in _TABLES for name, rules in table.items()}}

@@ -9,19 +9,9 @@ from typing import Any
 from labcore.catalog import choices
 from labcore.catalog.families.distillation import SELF
 from labcore.exports.folder import TEACHER
-from labcore.exports.handover.plan import (
-    MEASURED,
-    Line,
-    Plan,
-    Rule,
-    Rules,
-    built_in,
-    choices_of,
-    given,
-    missing,
-    switch,
-    to,
-)
+from labcore.exports.handover.plan import Line, Plan, Rule, Rules
+from labcore.exports.handover.rules import built_in, choices_of, given, missing, switch, to
+from labcore.exports.handover.shared_rules import MEASURED
 from labcore.exports.handover.trl_online import RULES as ONLINE
 from labcore.exports.handover.trl_online import TRL_REWARDS
 from labcore.runs.spec.model_names import may_be_hub_id
@@ -84,8 +74,7 @@ _DISTILLATION: Rules = {
 # ---------------------------------------------------------------- self-distillation
 
 def _template(names: Mapping[str, str]) -> Rule:
-    """The teacher's prompt as a Python format string with the trainer's names for its parts; all other braces are
-    doubled."""
+    """The teacher's prompt as a format string with the trainer's names for its parts; other braces are doubled."""
     def rule(plan: Plan, value: Any) -> Line:
         text = str(value).replace("\\n", "\n").replace("{", "{{").replace("}", "}}")
         text = text.replace("{{prompt}}", "{prompt}")

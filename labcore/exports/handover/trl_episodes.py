@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from labcore.errors import LabError
 from labcore.exports.handover import environments
-from labcore.exports.handover.plan import IN_THE_CODE, Plan, Rule, Rules, built_in, choice, given, missing
+from labcore.exports.handover.plan import Plan, Rule, Rules
+from labcore.exports.handover.rules import built_in, choice, given, missing
+from labcore.exports.handover.shared_rules import IN_THE_CODE
 
 _ROLLOUT = '''
 
@@ -91,11 +93,8 @@ def observation_ids(tokenizer, text: str, ended: bool) -> list[int]:
 
 
 def code(plan: Plan) -> tuple[str, str]:
-    """The code beside that of the environment, and the trainer's arguments for it.
-
-    Raises:
-        LabError: TRL has no trainer that plays the run's episodes.
-    """
+    """The code beside that of the environment, and the trainer's arguments for it. Raises LabError if TRL has no
+    trainer that plays the run's episodes."""
     if environments.has_tools(plan):
         if not plan.chat:
             raise LabError("TRL calls the tools of this environment through a chat template, and the model of this run "

@@ -7,25 +7,10 @@ from typing import Any
 
 from labcore.catalog import choices, reward_terms
 from labcore.catalog.reward_terms import JUDGE, REWARD_MODEL
-from labcore.exports.handover.plan import (
-    REWARD_RULES,
-    Line,
-    Plan,
-    Rules,
-    aggregated,
-    bounds,
-    built_in,
-    choice,
-    choices_of,
-    given,
-    missing,
-    only_between,
-    only_with,
-    switch,
-    to,
-)
+from labcore.exports.handover import shared_rules as shared
+from labcore.exports.handover.plan import Line, Plan, Rules
 from labcore.exports.handover.remarks import comment
-from labcore.exports.handover.shared_rules import pool_rules, stale_rules
+from labcore.exports.handover.rules import built_in, choice, choices_of, given, missing, only_with, switch, to
 from labcore.runs.spec.model_names import is_published, members
 
 # ---------------------------------------------------------------- trl rewards
@@ -78,12 +63,12 @@ def _published(plan: Plan) -> str:
 
 def _source(plan: Plan, value: str) -> Line:
     here = value == reward_terms.SOURCE or (value == REWARD_MODEL and _published(plan))
-    return (built_in() if here else REWARD_RULES["reward_source"])(plan, value)
+    return (built_in() if here else shared.REWARD_RULES["reward_source"])(plan, value)
 
 
 def _model(plan: Plan, value: str) -> Line:
     here = REWARD_MODEL in choices.sources_of(plan.spec.knobs) and _published(plan)
-    return (built_in() if here else REWARD_RULES["reward_model"])(plan, value)
+    return (built_in() if here else shared.REWARD_RULES["reward_model"])(plan, value)
 
 
 def _weights(plan: Plan, value: str) -> Line:
@@ -91,8 +76,8 @@ def _weights(plan: Plan, value: str) -> Line:
     return Line("", value, {"reward_weights": reward_terms.weights(value, count)} if count else {}, built_in=not count)
 
 
-TRL_REWARDS: Rules = {**REWARD_RULES, "reward_source": _source, "reward_model": _model, "reward_function": built_in(),
-                      "reward_weights": _weights}
+TRL_REWARDS: Rules = {**shared.REWARD_RULES, "reward_source": _source, "reward_model": _model,
+                      "reward_function": built_in(), "reward_weights": _weights}
 
 
 # ---------------------------------------------------------------- trl online
@@ -160,9 +145,10 @@ _ONLINE: Rules = {
     "rollouts": _ROLLOUTS, "importance_cap": _sampler, "importance_mode": built_in("with importance_cap"),
     "importance_floor": _by_vllm(lambda value: {f"{_CORRECTION}_clip_min": value}, 0.0),
     "recompute_logprobs": switch(missing(_RECOMPUTED), False),
-    **pool_rules("TRL draws prompts uniformly: sort or filter the data set by pass rate yourself"),
-    **stale_rules("TRL", missing("GRPOTrainer samples right before the updates of a batch: trl.experimental.async_grpo "
-                                 "has max_staleness"), "the dtype and quantization of vLLM"),
+    **shared.pool_rules("TRL draws prompts uniformly: sort or filter the data set by pass rate yourself"),
+    **shared.stale_rules(
+        "TRL", missing("GRPOTrainer samples right before the updates of a batch: trl.experimental.async_grpo has "
+                       "max_staleness"), "the dtype and quantization of vLLM"),
     "whiten_rewards": switch(missing("TRL whitens no rewards of tokens"), False),
     **TRL_REWARDS, **_SELECTED, "shaping": choices_of(choices.SHAPING, "GRPOTrainer", _NO_SHAPE),
     "group_size": _GROUPS, "prompts_per_step": given(_per_update), "updates_per_batch": to("num_iterations"),
@@ -191,7 +177,7 @@ _GRPO: Rules = {
     **_ONLINE,
     "beta": given(lambda plan, value: {"beta": value if plan["kl_placement"] != "off" else 0.0}),
     "entropy_coef": given(lambda plan, value: {"entropy_coef": value}, _of_entropy),
-    **bounds("delta", "clip_delta", "epsilon_high"),
+    **shared.bounds("delta", "clip_delta", "epsilon_high"),
     "top_entropy_share": switch(to("top_entropy_quantile"), 1.0),
     "off_policy_threshold": switch(to("off_policy_mask_threshold"), 0.0),
     "normalisation": choices_of(choices.NORMALISATION, "GRPOTrainer", "see scale_rewards"),
@@ -203,7 +189,7 @@ _GRPO: Rules = {
     "kl_estimator": choices_of(choices.KL_ESTIMATOR, "GRPOTrainer", "it uses k3"),
     "kl_placement": choice({"loss": ({}, ""), "off": ({}, "")},
                            "GRPOTrainer adds the KL to the loss; RLOOTrainer subtracts it from the reward"),
-    "aggregation": aggregated(_own_aggregation, "loss_type", choices_of(
+    "aggregation": shared.aggregated(_own_aggregation, "loss_type", choices_of(
         choices.AGGREGATION, "GRPOTrainer", "loss_type stays at its default")),
 }
 _RLOO: Rules = {
@@ -217,7 +203,7 @@ _RLOO: Rules = {
                             "group"),
     "normalisation": choices_of(choices.NORMALISATION, "RLOOTrainer", "see normalize_advantages"),
     "shaping": choices_of(choices.SHAPING, "RLOOTrainer", _NO_SHAPE),
-    **only_between("reward_clip_range"),
+    **shared.only_between("reward_clip_range"),
     **dict.fromkeys(("clip_delta", "dual_clip"), only_with("surrogate", "bounded_clip", switch(missing(
         "RLOOTrainer has no such switch: GRPOTrainer has"), 0.0))),
     "off_policy_threshold": switch(missing("RLOOTrainer has no such switch: GRPOTrainer has"), 0.0),

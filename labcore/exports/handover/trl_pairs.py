@@ -6,25 +6,9 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.catalog.choice import There
-from labcore.exports.handover.plan import (
-    FILTERS,
-    LABELS,
-    MEASURED,
-    Line,
-    Plan,
-    Rule,
-    Rules,
-    acting,
-    built_in,
-    choice,
-    choices_of,
-    given,
-    missing,
-    only_with,
-    pairs_of,
-    switch,
-    to,
-)
+from labcore.exports.handover.plan import Line, Plan, Rule, Rules
+from labcore.exports.handover.rules import acting, built_in, choice, choices_of, given, missing, only_with, switch, to
+from labcore.exports.handover.shared_rules import FILTERS, LABELS, MEASURED, pairs_of
 
 DPO = "DPOTrainer"
 FOR_PAIRS = built_in("in the code below, where the pairs are sampled")

@@ -5,7 +5,9 @@ TRL 1.14 removed this trainer: its scripts ask for 1.13.
 
 from __future__ import annotations
 
-from labcore.exports.handover.plan import FILTERS, MEASURED, Rules, built_in, choice, given, missing, switch, to
+from labcore.exports.handover.plan import Rules
+from labcore.exports.handover.rules import built_in, choice, given, missing, switch, to
+from labcore.exports.handover.shared_rules import FILTERS, MEASURED
 from labcore.tasks.steps import FROM_FILE, separator_of
 
 _SAMPLED = "the script samples no answers: label answers of your own in labelled_steps() below"

@@ -8,31 +8,11 @@ from typing import Any
 
 from labcore.catalog import choices
 from labcore.catalog.llm.optimizer import COSINE, LINEAR
+from labcore.exports.handover import shared_rules as shared
 from labcore.exports.handover import shell, shell_episodes
-from labcore.exports.handover.plan import (
-    ALL_LINEAR,
-    BASE_RULES,
-    BY_VLLM,
-    MEASURED,
-    REWARD_RULES,
-    TASK_RULES,
-    Line,
-    Plan,
-    Rule,
-    Rules,
-    adapter,
-    bounds,
-    built_in,
-    choice,
-    choices_of,
-    given,
-    lines,
-    missing,
-    switch,
-    to,
-)
+from labcore.exports.handover.plan import Line, Plan, Rule, Rules
 from labcore.exports.handover.remarks import remarks, requirement
-from labcore.exports.handover.shared_rules import pool_rules, stale_rules
+from labcore.exports.handover.rules import built_in, choice, choices_of, given, lines, missing, switch, to
 from labcore.exports.handover.task_code import packages, task_code
 
 VERSION = "0.9.1"
@@ -144,19 +124,20 @@ _ONLINE: Rules = {
     "min_p": switch(missing("verl's rollout settings have no min-p"), 0.0),
     "repetition_penalty": switch(missing("verl's agent loop always samples with a penalty of 1"), 1.0),
     "max_new_tokens": to("data.max_response_length"), "entropy_coef": to(f"{_ACTOR}.entropy_coeff"),
-    **bounds(f"{_ACTOR}.clip_ratio_c", "dual_clip", "clip_ratio_high"),
+    **shared.bounds(f"{_ACTOR}.clip_ratio_c", "dual_clip", "clip_ratio_high"),
     "top_entropy_share": switch(missing("verl leaves no tokens out by their entropy"), 1.0),
     "off_policy_threshold": switch(missing("verl has no mask of single off-policy completions by their mean log-ratio: "
                                            "see algorithm.rollout_correction.rollout_rs"), 0.0),
     "rollouts": given(lambda plan, value: {f"{_ROLLOUT}.name": "vllm"},
-                      lambda plan, value: "" if value == "vllm" else BY_VLLM),
+                      lambda plan, value: "" if value == "vllm" else shared.BY_VLLM),
     "importance_cap": switch(given(_sampler, _sampler_note), 0.0),
     "reference_every": switch(missing("verl never moves its reference"), 0), "reference_mixup": built_in(),
     "importance_floor": built_in("with importance_cap"), "importance_mode": built_in("with importance_cap"),
     "recompute_logprobs": built_in(),  # it always does
-    **pool_rules("write a curriculum sampler: see data.sampler.class_path"),
-    **stale_rules("verl", missing("main_ppo samples right before the updates of a batch: verl's fully asynchronous "
-                                  "trainer has async_training.staleness_threshold"), f"{_ROLLOUT}.quantization"),
+    **shared.pool_rules("write a curriculum sampler: see data.sampler.class_path"),
+    **shared.stale_rules(
+        "verl", missing("main_ppo samples right before the updates of a batch: verl's fully asynchronous trainer has "
+                        "async_training.staleness_threshold"), f"{_ROLLOUT}.quantization"),
     "adaptive_kl_target": switch(given(lambda plan, value: {
         "algorithm.kl_ctrl.type": "adaptive", "algorithm.kl_ctrl.target_kl": value}, lambda plan, value:
         "" if plan["kl_placement"] == "reward" else "it moves the KL in the reward only"), 0.0),
@@ -172,7 +153,7 @@ _ONLINE: Rules = {
     "shaping": choices_of(choices.SHAPING, "verl", "write it into score() below"),
     "selection": choices_of(choices.SELECTION, "verl", "see algorithm.filter_groups"),
     "overlong_filter": switch(missing("verl trains on truncated completions too"), False),
-    **REWARD_RULES,
+    **shared.REWARD_RULES,
     "kl_estimator": _kl_estimator,
     "kl_placement": given(lambda plan, value: {f"{_ACTOR}.use_kl_loss": value == "loss",
                                                "algorithm.use_kl_in_reward": value == "reward"}),
@@ -180,25 +161,26 @@ _ONLINE: Rules = {
     "gamma": to("algorithm.gamma"), "gae_lambda": to("algorithm.lam"),
     "critic_learning_rate": to("critic.optim.lr"), "value_clip": to("critic.cliprange_value"),
     "whiten_advantages": choice({True: ({}, "")}, "verl always whitens the advantages of a critic"),
-    "dtype": _BF16, **BASE_RULES, **TASK_RULES, **_optimizer(f"{_ACTOR}.optim", "critic.optim"),
+    "dtype": _BF16, **shared.BASE_RULES, **shared.TASK_RULES, **_optimizer(f"{_ACTOR}.optim", "critic.optim"),
     "gradient_checkpointing": _of_models("enable_gradient_checkpointing"),
     "optimizer": switch(given(lambda plan, value: {
         f"{part}.{key}": name for part in _of(plan, f"{_ACTOR}.optim", "critic.optim")
         for key, name in _IN_8_BITS.items()}), "adamw"),
     # Not actor.use_torch_compile, which nothing reads.
     "compile": _compiled(f"{_ACTOR}.fsdp_config.use_torch_compile"),
-    **adapter(_of_models("lora_rank", ALL_LINEAR), _of_models("lora_alpha"))}
+    **shared.adapter(_of_models("lora_rank", shared.ALL_LINEAR), _of_models("lora_alpha"))}
 _SFT: Rules = {
     "learning_rate": to("optim.lr"), "max_grad_norm": to("optim.clip_grad"),
     "sequences_per_step": to("data.train_batch_size"),
     "sft_loss": choices_of(choices.SFT_LOSS, "verl", "its SFT counts all tokens the same"),
     "dtype": given(lambda plan, value: {"engine.dtype": "bfloat16"} if value == "bf16" else {},
                    lambda plan, value: "" if value == "bf16" else "verl computes in bfloat16 on weights of float32"),
-    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), MEASURED),
+    **dict.fromkeys(("eval_every", "eval_prompts", "temperature", "top_k", "top_p", "max_new_tokens"), shared.MEASURED),
     "gradient_checkpointing": to("model.enable_gradient_checkpointing"),
     "optimizer": switch(given(lambda plan, value: {f"optim.{key}": name for key, name in _IN_8_BITS.items()}), "adamw"),
     "compile": _compiled("engine.use_torch_compile"), **_optimizer("optim"),
-    **adapter(to("model.lora_rank", note=ALL_LINEAR), to("model.lora_alpha")), **BASE_RULES, **TASK_RULES}
+    **shared.adapter(to("model.lora_rank", note=shared.ALL_LINEAR), to("model.lora_alpha")),
+    **shared.BASE_RULES, **shared.TASK_RULES}
 _NONE = {"preference": missing(f"verl {VERSION} trains no preference loss"),
          **dict.fromkeys(("prm", "reward_model"), missing(f"no equivalent: verl {VERSION} trains no reward model"))}
 RULES: dict[str, Rules] = {"online": _ONLINE, "sft": _SFT, "preference": {}, "prm": {}, "reward_model": {}}

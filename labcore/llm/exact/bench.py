@@ -61,11 +61,8 @@ class Setting:
 def estimator_bench(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The job `estimator_bench`, see the module. `spec` has `algorithms`, and optionally several `values` of a `knob`
     for each; `batches` per row; `knobs` for all rows that have them; `task`, `model`, `progress` (share of the way to
-    the best reward), `critic` and `seed`.
-
-    Raises:
-        LabError: a setting is out of bounds, or the problem cannot be enumerated.
-    """
+    the best reward), `critic` and `seed`. Raises LabError if a setting is out of bounds, or the problem cannot be
+    enumerated."""
     batches, seed = whole(spec, "batches", 10, 2000), whole(spec, "seed", 0, 2**31 - 1)
     critic, progress = str(spec.get("critic", CRITICS[0])), _share(spec.get("progress", PROGRESS))
     if critic not in CRITICS:
@@ -149,8 +146,7 @@ def climbed(session: ExactSession, progress: float) -> tuple[Trail, dict[str, fl
 
 
 def frozen_session(spec: RunSpec, weights: Mapping[str, Tensor]) -> tuple[LlmSession, World]:
-    """A session of `spec` with these weights as its policy and the run's initial policy as its reference, and its
-    enumerated world."""
+    """A session of `spec` with these weights as policy and the run's initial policy as reference, and its world."""
     started = ExactSession.start(spec)
     started.policy.load_state_dict(weights)
     # The run's own loops, without the exact values that an ExactSession takes beside every step.

@@ -53,11 +53,8 @@ class Space:
 
 def completions(vocabulary: Sequence[int], length: int, end: int, limit: int = LIMIT,
                 device: torch.device | str = "cpu") -> Space:
-    """Every completion of at most `length` tokens of `vocabulary`: it ends with `end`, or at the length limit.
-
-    Raises:
-        LabError: there are more than `limit`.
-    """
+    """Every completion of at most `length` tokens of `vocabulary`: it ends with `end`, or at the length limit. Raises
+    LabError if there are more than `limit`."""
     letters = [token for token in vocabulary if token != end]
     count(len(letters), length, limit, ends=end in vocabulary)
     going: list[tuple[int, ...]] = [()]
@@ -116,11 +113,8 @@ class Enumerated:
 
 
 def enumerate_problem(session: LlmSession, task: Enumerable) -> Enumerated:
-    """Every completion of every prompt of `task`, with the rewards of the source that the run has chosen.
-
-    Raises:
-        LabError: there are too many.
-    """
+    """Every completion of every prompt of `task`, with the rewards of the source that the run has chosen. Raises
+    LabError if there are too many."""
     tokenizer = session.tokenizer
     problems = [task.problem(prompt) for prompt in task.prompts]
     prompts = encode_prompts(session.rendering, problems, session.context - 1, session.device)

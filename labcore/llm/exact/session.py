@@ -82,8 +82,7 @@ class Measured:
 @dataclass
 class ExactSession(LlmSession):
     """A session that adds exact values to each record. `beginning` is the policy that they are compared with: the
-    reference, or a frozen copy of the initial policy if the algorithm has no reference. `enumerated` and `measured` are
-    computed on demand."""
+    reference, or a frozen copy of the initial policy if the algorithm has no reference. """
 
     beginning: nn.Module | None = None
     enumerated: Enumerated | None = field(default=None, repr=False)
@@ -91,11 +90,7 @@ class ExactSession(LlmSession):
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> ExactSession:
-        """As `LlmSession.start`.
-
-        Raises:
-            LabError: as there, or the model writes other letters than the problem.
-        """
+        """As `LlmSession.start`. Raises LabError as there, or if the model writes other letters than the problem."""
         return ExactSession._start(spec, base_folder, resume)
 
     def fork(self, spec: RunSpec) -> ExactSession:

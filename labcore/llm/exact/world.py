@@ -46,11 +46,8 @@ class World:
 
     @staticmethod
     def of(session: LlmSession, older: nn.Module | None = None, age: int = 1) -> World:
-        """Enumerate all completions of the session's policy, or of `older`, the policy of `age` updates ago.
-
-        Raises:
-            LabError: there is too much of it, or the mean rewards are not known.
-        """
+        """Enumerate all completions of the session's policy, or of `older`, the policy of `age` updates ago. Raises
+        LabError if there is too much of it, or the mean rewards are not known."""
         problem = enumerate_problem(session, cast(Enumerable, session.task))
         problems, prompts, space = problem.problems, problem.prompts, problem.space
         with torch.no_grad(), sampling_weights(session):

@@ -31,11 +31,8 @@ DRAWS, LEVEL = 1_000, 0.95  # of the percentile bootstrap
 
 
 def action_space(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Of each of `models` the mass of its TOP tokens by position, from `count` prompts drawn by `seed`.
-
-    Raises:
-        LabError: a model or its task cannot be used, the models' tasks differ, or a setting is out of bounds.
-    """
+    """Of each of `models` the mass of its TOP tokens by position, from `count` prompts drawn by `seed`. Raises LabError
+    if a model or its task cannot be used, the models' tasks differ, or a setting is out of bounds."""
     names = [parse(str(name)).pinned.name for name in spec["models"]]
     if not 1 <= len(names) <= MOST_MODELS:
         raise LabError(f"{len(names)} models were asked: choose one to {MOST_MODELS}.")

@@ -44,10 +44,7 @@ from labcore.tasks.task import Problem, Score, Turn, draw, held_of, make_task
 
 def reader(name: str, knobs: Mapping[str, Any], seed: int) -> LlmSession:
     """A session that holds nothing but the policy `name`, with `knobs` in place of the run's and fresh randomness.
-
-    Raises:
-        LabError: the model, its task's file or the device cannot be used.
-    """
+    Raises LabError if the model, its task's file or the device cannot be used."""
     return session_on(source(parse(name)), knobs, seed)
 
 
@@ -77,11 +74,7 @@ def frozen_on(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
 
 
 def learner(name: str) -> LlmSession:
-    """The session of a run as it was at the named model: with its reference, critic and optimizers.
-
-    Raises:
-        LabError: as `reader`.
-    """
+    """The session of a run at the named model, with reference, critic and optimizers. Raises LabError as `reader`."""
     model = parse(name)
     found = source(model)
     spec = found.spec
@@ -105,10 +98,8 @@ def answer(spec: Mapping[str, Any]) -> dict[str, Any]:
 
     `answer` is what the verifier compares with; None: no verifier. `turns`, each with role and content, are the
     conversation before the prompt, and `system` is a system prompt in place of the run's own. Also `temperature`,
-    `top_k`, `top_p`, `max_new_tokens`, `seed`. Of each model `ends` are its end tokens in words.
-
-    Raises:
-        LabError: a model cannot be used, a setting is out of bounds, or a tokenizer does not know a character.
+    `top_k`, `top_p`, `max_new_tokens`, `seed`. Of each model `ends` are its end tokens in words. Raises LabError if a
+    model cannot be used, a setting is out of bounds, or a tokenizer does not know a character.
     """
     models, knobs, seed = _models(spec, MOST_MODELS), settings(spec), whole(spec, "seed", 0, 2**31 - 1)
     count = whole(spec, "count", 1, MOST_ANSWERS) if spec["temperature"] else 1
@@ -134,10 +125,7 @@ def quiz(spec: Mapping[str, Any]) -> dict[str, Any]:
 
     The problems are drawn by `seed` alone, so that they are the same whoever answers them, and apart from any batch
     of a run with that seed; of a file with fewer each is asked once. Of a file of which rows are held out these are
-    asked. Settings as in `answer`.
-
-    Raises:
-        LabError: as `answer`; also where the models' tasks differ.
+    asked. Settings as in `answer`. Raises LabError as `answer`; also where the models' tasks differ.
     """
     models, knobs, seed = _models(spec, 64), settings(spec), whole(spec, "seed", 0, 2**31 - 1)
     count, columns, tasks = whole(spec, "count", 1, MOST_QUESTIONS), list[dict[str, Any]](), dict[Any, str]()
@@ -165,10 +153,7 @@ def episode(spec: Mapping[str, Any]) -> dict[str, Any]:
     limit.
 
     The episode starts from `row`, or, if this is null, from the first question of a quiz with this seed. Settings as in
-    `answer`.
-
-    Raises:
-        LabError: as `answer`; the task has no turns, or an episode of that row cannot be played.
+    `answer`. Raises LabError as `answer`, or if the task has no turns, or an episode of that row cannot be played.
     """
     knobs, seed = settings(spec), whole(spec, "seed", 0, 2**31 - 1)
     session = reader(parse(str(spec["model"])).pinned.name, knobs, seed)
@@ -222,11 +207,8 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
 
 
 def begun(session: LlmSession, problem: Problem) -> Problem:
-    """The problem; of a task with several turns the episode of the task's own that begins so: its row is hidden.
-
-    Raises:
-        LabError: no episode does.
-    """
+    """The problem; of a task with several turns the episode of the task's own that begins so: its row is hidden. Raises
+    LabError if no episode does."""
     if not isinstance(session.task, EnvironmentTask):
         return problem
     known = session.task.problems(EPISODES, np.random.default_rng(0))

@@ -35,10 +35,8 @@ def best_of_n(spec: Mapping[str, Any]) -> dict[str, Any]:
 
     If the reward model scores steps, `by` (one of RANKINGS) makes one score of them, and each answer has its `steps`:
     [text, score, gold], where gold is the verdict of the task's verifier on the step, or None without one. The keys of
-    OF_PUBLISHED are settings for published step scorers. Other settings as in `probes.answer.answer`.
-
-    Raises:
-        LabError: as `answer`; or the reward model cannot be used with this model.
+    OF_PUBLISHED are settings for published step scorers. Other settings as in `probes.answer.answer`. Raises LabError
+    as `answer`; or if the reward model cannot be used with this model.
     """
     count, seed = whole(spec, "count", 1, MOST), whole(spec, "seed", 0, 2**31 - 1)
     model = parse(str(spec["model"])).pinned.name

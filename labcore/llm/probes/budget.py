@@ -73,8 +73,7 @@ class Budget:
 
     @contextmanager
     def spend(self, kind: str, step: int | None = None) -> Iterator[None]:
-        """Time a look, or a part of it. Without a `step` it is the first groups alone, which say nothing of the cost of
-        a whole look."""
+        """Time a look, or a part of it. Without a `step` it is the first groups alone, no whole look."""
         begun = self._clock()
         try:
             yield

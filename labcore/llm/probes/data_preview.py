@@ -51,11 +51,8 @@ class _Ends:
 
 
 def reader_of(model: str, task: TextTask, knobs: Mapping[str, Any]) -> Reader:
-    """The reader of a run of `model` on `task` with these knobs: the same ids as its session.
-
-    Raises:
-        LabError: there is no such model, or its tokenizer or its configuration cannot be used.
-    """
+    """The reader of a run of `model` on `task` with these knobs: the same ids as its session. Raises LabError if there
+    is no such model, or its tokenizer or its configuration cannot be used."""
     if model in MODELS:
         tokenizer: PreTrainedTokenizerBase = character_tokenizer(task.characters)
         return Reader(Rendering.of(tokenizer, _Ends(None), knobs), MODELS[model].context)
@@ -168,11 +165,8 @@ Row = Problem | Pair | Single
 
 
 def data_preview(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The job for `spec`, a RunSpec as JSON. A task without a file shows only some of its own prompts.
-
-    Raises:
-        LabError: the model's tokenizer or the file cannot be used.
-    """
+    """The job for `spec`, a RunSpec as JSON. A task without a file shows only some of its own prompts. Raises LabError
+    if the model's tokenizer or the file cannot be used."""
     run = RunSpec.from_json(str(spec["spec"]))
     task = make_task(run.task_row, run.knobs if run.data is None else {**run.knobs, **LENIENT}, run.data)
     reader = reader_of(run.model, task, run.knobs)

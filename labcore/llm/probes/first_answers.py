@@ -29,9 +29,7 @@ def first_answers(spec: Mapping[str, Any]) -> dict[str, Any]:
 
     `longest` is the longest prompt in tokens of the model, `context` the tokens that a prompt and its completion may
     take together. Prompts that do not fit are left out. An answer is `truncated` where it was cut at the length limit.
-
-    Raises:
-        LabError: the model, the file or the device cannot be used.
+    Raises LabError if the model, the file or the device cannot be used.
     """
     run = RunSpec.from_json(str(spec["spec"]))
     base = bases.readable(spec["base"]) if spec["base"] else None

@@ -23,10 +23,8 @@ def next_token(spec: Mapping[str, Any]) -> dict[str, Any]:
     probabilities.
 
     Of each temperature also the `entropy` of the whole vocabulary, in nats, and the `rest`: the probability of all
-    other tokens together. The order is the same at every temperature.
-
-    Raises:
-        LabError: the model cannot be used, or the prompt is empty, too long, or has a character without a token.
+    other tokens together. The order is the same at every temperature. Raises LabError if the model cannot be used, or
+    the prompt is empty, too long, or has a character without a token.
     """
     name = parse(str(spec["model"])).pinned.name
     session = reader(name, {"temperature": 1.0}, 0)

@@ -142,11 +142,8 @@ def one_batch(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The job `one_batch`, see the module. `spec` has the `model`, `prompts` × `group_size` completions, the number of
     `updates` that the algorithm `stepper` makes before, a `seed`, and the number of `eval_prompts` to measure the
     effect of one step. `algorithms` are the keys of the algorithms to compare; by default all online algorithms,
-    without those that lack a teacher or give it a context.
-
-    Raises:
-        LabError: the model cannot be used, there is no such algorithm, or a setting is out of bounds.
-    """
+    without those that lack a teacher or give it a context. Raises LabError if the model cannot be used, there is no
+    such algorithm, or a setting is out of bounds."""
     name, seed = parse(str(spec["model"])).pinned.name, whole(spec, "seed", 0, 2**31 - 1)
     size = {"prompts_per_step": whole(spec, "prompts", 2, 256), "group_size": whole(spec, "group_size", 2, 32)}
     updates, count = whole(spec, "updates", 0, 16), whole(spec, "eval_prompts", 16, 4096)
@@ -266,8 +263,7 @@ def take(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | 
 
 def inspect(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | None,
             fresh: bool = False) -> Inspected:
-    """The update of the algorithm of `spec` on the batch, which the session's policy sampled (`fresh`) or an earlier
-    one; nothing is changed."""
+    """The update of `spec` on the batch of the session's policy (`fresh`) or of an earlier one; nothing is changed."""
     one = as_of(session, spec)
     rollout = credited(one, rollout, values)
     measured, gradient = _gradient(one, rollout, fresh)

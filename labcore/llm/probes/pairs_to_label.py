@@ -35,11 +35,8 @@ def pairs_to_label(spec: Mapping[str, Any]) -> dict[str, Any]:
     They are sampled from `model` (RUN, RUN@STEP or base:RUN) with its run's settings; or without one for `spec`, a
     RunSpec as JSON: from the base that its run would start from, or where that one is still to be made, from the
     pairs that the task itself brings. One side of each is that of the model `against`, where one is named. There are
-    fewer where the completions hardly vary.
-
-    Raises:
-        LabError: the model, its task's file or the device cannot be used; or there is nothing to sample from, or no
-            two completions differ.
+    fewer where the completions hardly vary. Raises LabError if the model, its task's file or the device cannot be used;
+    or there is nothing to sample from, or no two completions differ.
     """
     count, seed = whole(spec, "count", 1, MOST), whole(spec, "seed", 0, 2**31 - 1)
     session, name = _asked(spec, seed)

@@ -88,8 +88,7 @@ class OnlinePictures:
             return samples, None
         if samples is not None:
             samples["watched"] = watched.afterwards(self.session, self.before)
-        return samples, None if self.line is not None else view.line(
-            self.session, self.rollout, self.before["policy"])
+        return samples, None if self.line is not None else view.line(self.session, self.rollout, self.before["policy"])
 
     def _samples_due(self) -> dict[str, Any] | None:
         """The samples of the step where they are due; before the first ones of a large network some groups."""

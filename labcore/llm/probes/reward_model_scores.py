@@ -26,10 +26,8 @@ def by_reward_model(name: str, knobs: Mapping[str, Any] = OF_PUBLISHED) -> Score
     """Return a function that scores completions with the reward model `name`: RUN, RUN@STEP, or the folder or hub id of
     a published model, which is loaded with `knobs` as in `load_step_scorer`.
 
-    A run's model uses its own tokenizer and chat template. The score by a model of steps is its lowest score.
-
-    Raises:
-        LabError: it is not a reward model, or cannot be read.
+    A run's model uses its own tokenizer and chat template. The score by a model of steps is its lowest score. Raises
+    LabError if it is not a reward model, or cannot be read.
     """
     if is_published(name):
         return _in_parts(_of_published(published(name, knobs)))

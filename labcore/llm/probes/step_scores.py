@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from math import isnan
 from typing import Any
 
-from torch import Tensor
-
 from labcore.llm.rewards import Rewards
 
 Values = list[float | None]
@@ -17,15 +15,11 @@ def at_tokens(rewards: Rewards, row: int, length: int) -> dict[str, Values]:
     """The score of each step of a completion and the verdict of the task's verifier, at the step's last token; None at
     all other tokens. Empty if steps are not scored."""
     found = {"step_scores": rewards.step_scores, "step_gold": rewards.step_gold}
-    return {name: _listed(values[row, :length]) for name, values in found.items() if values is not None}
+    return {name: [None if isnan(value) else round(value, 5) for value in values[row, :length].tolist()]
+            for name, values in found.items() if values is not None}
 
 
-def _listed(values: Tensor) -> Values:
-    return [None if isnan(value) else round(value, 5) for value in values.tolist()]
-
-
-def as_steps(tokens: Sequence[str], scores: Sequence[float | None],
-             gold: Sequence[float | None]) -> list[list[Any]]:
+def as_steps(tokens: Sequence[str], scores: Sequence[float | None], gold: Sequence[float | None]) -> list[list[Any]]:
     """[text, score, gold] of each step: its tokens up to the one that has its score; gold is None without a verifier.
 
     >>> as_steps(["2", "*", "3", ""], [None, 0.9, 0.8, 0.1], [])

@@ -173,8 +173,7 @@ def completed(session: LlmSession, watching: Before | None) -> dict[str, Any]:
 
 
 def looked(session: LlmSession, before_step: Mapping[str, Tensor] | None) -> dict[str, Any]:
-    """The watched prompts of a step that was not due; empty for large networks, or without the parameters before the
-    step."""
+    """The watched prompts of a step that was not due; empty for large networks, or without the parameters before."""
     if before_step is None or view.limited(session):
         return {}
     return {"watched": afterwards(session, before_step)}
@@ -250,8 +249,7 @@ def _frequent(answers: list[Answer]) -> list[Answer]:
 
 
 def _samples(session: LlmSession) -> int:
-    """The number of completions of a prompt that are sampled: a whole group where its members are compared, else
-    some."""
+    """How many completions of a prompt are sampled: a whole group where its members are compared, else some."""
     knobs = session.knobs
     compared = _learns_pairs(session) or ("advantage" in knobs and (
         choices.ADVANTAGE[knobs["advantage"]].group or choices.SELECTION[knobs["selection"]].group))

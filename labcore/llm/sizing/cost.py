@@ -93,8 +93,7 @@ def cost_asked(spec: RunSpec) -> jobs.Spec:
 
 
 def rows(specs: Sequence[RunSpec], held: Sequence[Any]) -> list[Row]:
-    """The table of some runs; `held` is the result of `held_asked`, and earlier measurements are read from the jobs'
-    files."""
+    """The table of some runs; `held` is the result of `held_asked`. Earlier measurements are read from jobs' files."""
     return [Row(spec, fault=found) if isinstance(found, str) else _row(spec, found)
             for spec, found in zip(specs, held, strict=True)]
 

@@ -39,12 +39,8 @@ BATCH = ("prompts_per_step", "pairs_per_step", "sequences_per_step")
 def asks(spec: RunSpec) -> bool:
     """Whether to estimate the time of a step: for a user's model whose files are on this machine, not for built-in
     models, whose steps are short."""
-    return spec.kind == "llm" and spec.model not in MODELS and _here(spec.model)
-
-
-def _here(model: str) -> bool:
-    """Whether the model is a folder, or complete in the hub's cache: nothing is fetched for an estimate."""
-    return Path(model).is_dir() or hub_models.here(model) is not None
+    return spec.kind == "llm" and spec.model not in MODELS and (
+        Path(spec.model).is_dir() or hub_models.here(spec.model) is not None)  # nothing is fetched for an estimate
 
 
 def speed_asked(spec: RunSpec, sizes: Sizes) -> jobs.Spec:

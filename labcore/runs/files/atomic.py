@@ -24,10 +24,8 @@ from labcore.runs.files.untrusted import json_of, whole
 def write_folder(target: Path, fill: Callable[[Path], Any], *, replace: bool = False, sync: bool = True) -> None:
     """Make the folder `target` with the content that `fill(folder)` writes: all of it or nothing.
 
-    `replace` deletes one that is there, once the new one is complete. With `sync` it outlasts a power cut.
-
-    Raises:
-        OSError: it cannot be written, or `target` is there already; nothing is left of the attempt.
+    `replace` deletes one that is there, once the new one is complete. With `sync` it outlasts a power cut. Raises
+    OSError if it cannot be written, or `target` is there already; nothing is left of the attempt.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
@@ -52,10 +50,8 @@ def write_into(folder: Path, fill: Callable[[Path], Any]) -> None:
     """Add to `folder`, made if need be, what `fill(another folder)` writes: nothing until it is complete.
 
     What is called so there already is replaced, one file after the other; what else lies there stays. A folder that is
-    not there is made in one step.
-
-    Raises:
-        OSError: it cannot be written; nothing is left of the attempt, nor of folders made for it.
+    not there is made in one step. Raises OSError if it cannot be written; nothing is left of the attempt, nor of
+    folders made for it.
     """
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
@@ -77,10 +73,7 @@ def write_into(folder: Path, fill: Callable[[Path], Any]) -> None:
 
 def write_output(target: Path, fill: Callable[[Path], Any]) -> None:
     """`write_file` to a place that a user names, which may be a device, a pipe or a link: that is written through.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    Raises OSError if it cannot be written."""
     if target.is_symlink() or (target.exists() and not target.is_file()):
         fill(target)
     else:
@@ -90,10 +83,8 @@ def write_output(target: Path, fill: Callable[[Path], Any]) -> None:
 def write_file(target: Path, fill: Callable[[Path], Any], *, sync: bool = False) -> None:
     """Make or replace the file `target` by `fill(path)`: a reader finds the old content or the new one.
 
-    With `sync` it outlasts a power cut: for what cannot be remade.
-
-    Raises:
-        OSError: it cannot be written; nothing is left of the attempt.
+    With `sync` it outlasts a power cut: for what cannot be remade. Raises OSError if it cannot be written; nothing is
+    left of the attempt.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{uuid4().hex}.part")

@@ -69,8 +69,7 @@ def readable(name: str) -> Path | None:
 
 
 def maker(name: str) -> str | None:
-    """The run that made a base which is in the lab's folder; None for one that came with the lab, or whose file is
-    damaged."""
+    """The run that made a base of the lab's folder; None for one that came with the lab, or whose file is damaged."""
     try:
         made_by = written.read(folder(name) / "run.json", dict, "which run made this base is not known").get("run")
     except written.Damaged as error:
@@ -80,11 +79,8 @@ def maker(name: str) -> str | None:
 
 
 def keep(target: Path, policy: Path, run: str | None) -> None:
-    """Make `target` the folder of a base from the weights in `policy`, which `run` made, unless it is there.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Make `target` the folder of a base from the weights in `policy`, which `run` made, unless it is there. Raises
+    OSError if it cannot be written."""
     def fill(new: Path) -> None:
         shutil.copytree(policy, new / "model")
         (new / "run.json").write_text(json.dumps({"run": run}), encoding="utf-8")

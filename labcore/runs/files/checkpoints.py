@@ -95,10 +95,8 @@ LADDER, LADDER_BYTES = 10, 4_000_000_000  # what is kept between the first and t
 def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Container[int] = ()) -> Path:
     """Write the checkpoint of `step` by `fill(folder)` and prune the ones before it; see `prune` for `marked`.
 
-    A checkpoint of that step which is there already is kept: a run's steps are the same every time.
-
-    Raises:
-        OSError: the disk is full or not writable; nothing is left of the attempt.
+    A checkpoint of that step which is there already is kept: a run's steps are the same every time. Raises OSError if
+    the disk is full or not writable; nothing is left of the attempt.
     """
     target = run_folder / CHECKPOINTS / name_of(step)
     storage.changed(run_folder, marked)
@@ -130,11 +128,8 @@ def local(run_folder: Path) -> list[tuple[int, Path]]:
 
 
 def at(run_folder: Path, step: int) -> Path | None:
-    """The folder of the checkpoint of `step`, fetched where this machine lacks it; None where there is none.
-
-    Raises:
-        LabError: another machine has published it, and it cannot be fetched.
-    """
+    """The folder of the checkpoint of `step`, fetched where this machine lacks it; None where there is none. Raises
+    LabError if another machine has published it, and it cannot be fetched."""
     path = dict(steps(run_folder)).get(step)
     return path and storage.fetch(path)
 
@@ -170,8 +165,7 @@ def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> No
     folders = dict(local(run_folder))
     for path in list(folders.values())[:-keep]:
         drop_optimizer(path)
-    for step in spare(list(sizes(run_folder).items()), keep, marked, ladder_bytes(run_folder),
-                      best_here(run_folder)):
+    for step in spare(list(sizes(run_folder).items()), keep, marked, ladder_bytes(run_folder), best_here(run_folder)):
         _rename_away(folders[step])
     _clear(run_folder / CHECKPOINTS)
 

@@ -83,16 +83,13 @@ def job(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fetch(asked: Dataset) -> Fetched:
-    """Fetch a dataset. Where the hub cannot be reached, what was fetched before is used.
-
-    Raises:
-        LabError: there is no such dataset, it is not open to the user, or cannot be fetched or kept; the message says
-            what to do.
-    """
+    """Fetch a dataset. Where the hub cannot be reached, what was fetched before is used. Raises LabError if there is no
+    such dataset, it is not open to the user, or cannot be fetched or kept; the message says what to do."""
     parts = (asked.repo.replace("/", "--"), asked.config, asked.split)
     record = home() / "hub" / f"{'--'.join(filter(None, parts))}.json"
     try:
-        with errors_in_words(_in_words(asked.repo)):
+        with errors_in_words(Repo(asked.repo, "dataset", "give a file", str(home()), "RL_LAB_HOME",
+                                  ", which is org/name:split")):
             found = _fetch(asked)
             atomic.write_text(record, json.dumps({"path": str(found.path)}))
     except Unreachable as error:
@@ -101,10 +98,6 @@ def fetch(asked: Dataset) -> Fetched:
             raise
         return Fetched(before, f"{str(error).partition(':')[0]}, so what was fetched before is used.")
     return found
-
-
-def _in_words(repo: str) -> Repo:
-    return Repo(repo, "dataset", "give a file", str(home()), "RL_LAB_HOME", ", which is org/name:split")
 
 
 def _before(record: Path) -> Path | None:

@@ -27,12 +27,9 @@ Fault = tuple[int, str]  # the line of a row that cannot be used, and why
 
 def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -> list[Row]:
     """The results of `read` for the JSON object of every line that is not blank, and of the line's number; it raises
-    LabError where the line cannot be used.
-
-    Raises:
-        LabError: the file cannot be read; or lines are no JSON objects, or cannot be used. Then it names the first of
-            them, and says how many lines are good. Or a line is longer than LINE_LIMIT.
-    """
+    LabError where the line cannot be used. Raises LabError if the file cannot be read, a line is longer than
+    LINE_LIMIT, or lines are no JSON objects or cannot be used; then it names the first of them, and says how many are
+    good."""
     return gathered(path.name, objects(path.name, read_bytes(path)), read)
 
 
@@ -119,11 +116,8 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file without its byte order mark, and unpacked where gzip compressed it.
-
-    Raises:
-        LabError: as `untrusted.read`, or it is empty or UTF-16, or unpacks to more than LIMIT.
-    """
+    """The content of a file without its byte order mark, and unpacked where gzip compressed it. Raises LabError as
+    `untrusted.read`, or if it is empty or UTF-16, or unpacks to more than LIMIT."""
     content = untrusted.unzipped(path.name, untrusted.read(path, LIMIT), LIMIT)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise LabError(f"{path.name} is UTF-16: save it as UTF-8.")
@@ -142,8 +136,7 @@ def _object(name: str, index: int, raw: bytes, last: bool) -> dict[str, Any]:
     cut = (f"Line {index} of {name} ends in the middle, so the file was cut off: copy it again, or remove that "
            "line.")
     if b"\0" in raw:
-        raise LabError(f"Line {index} of {name} has NUL bytes, so it is not JSON: give a UTF-8 file of JSON "
-                       "lines.")
+        raise LabError(f"Line {index} of {name} has NUL bytes, so it is not JSON: give a UTF-8 file of JSON lines.")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -155,13 +148,11 @@ def _object(name: str, index: int, raw: bytes, last: bool) -> dict[str, Any]:
         value = untrusted.json_of(text)
     except untrusted.NotJSON as error:
         if not isinstance(wrong := error.__cause__, json.JSONDecodeError):
-            raise LabError(f"Line {index} of {name} is JSON that cannot be read ({error}): simplify it."
-                           ) from error
+            raise LabError(f"Line {index} of {name} is JSON that cannot be read ({error}): simplify it.") from error
         if last and text.lstrip().startswith("{") and not text.rstrip().endswith("}"):
             raise LabError(cut) from error
         if index == 1 and text.strip() in ("[", "[{", "{"):
-            raise LabError(f"{name} is JSON, but not JSON lines: write one object on each "
-                           "line.") from error
+            raise LabError(f"{name} is JSON, but not JSON lines: write one object on each line.") from error
         remedy = ("write null or a number, or a text in quotes" if wrong.msg.endswith(untrusted.NO_VALUE)
                   else "write one JSON object per line")
         raise LabError(f"Line {index} of {name} is not JSON ({wrong.msg} at place {wrong.pos + 1}): {remedy}."

@@ -36,11 +36,8 @@ def home() -> Path:
 
 
 def path_of(word: str | Path, folder: Path | None = None) -> Path:
-    """The path that a user's word means, or that of the file which is called so in `folder`.
-
-    Raises:
-        LabError: it cannot be a path.
-    """
+    """The path that a user's word means, or that of the file which is called so in `folder`. Raises LabError if it
+    cannot be a path."""
     if not can_be_path(word):
         raise LabError(f"{quoted(str(word))} cannot be the name of a file or a folder (it is too long, or holds a "
                        "character that no name can): check it.")
@@ -112,10 +109,7 @@ def log_file(run_id: str) -> Path:
 
 def read_only() -> bool:
     """True if this lab is shared for reading: `RL_LAB_READ_ONLY` is 1. It then shows everything and changes nothing.
-
-    Raises:
-        LabError: the variable is neither 1 nor 0.
-    """
+    Raises LabError if the variable is neither 1 nor 0."""
     text = os.environ.get("RL_LAB_READ_ONLY", "").strip()
     if text not in ("", "0", "1"):
         raise LabError(f"RL_LAB_READ_ONLY is {quoted(text)}: set it to 1 for a lab that is shared for reading, or "
@@ -130,11 +124,8 @@ def check_writable() -> None:
 
 
 def made(folder: Path, *, spare: bool = False) -> Path:
-    """`folder`, made if need be, for something that is to be written there. What is `spare` can be made again.
-
-    Raises:
-        LabError: it cannot be made; or the lab is shared for reading, which keeps only what is spare.
-    """
+    """`folder`, made if need be, for something that is to be written there. What is `spare` can be made again. Raises
+    LabError if it cannot be made; or the lab is shared for reading, which keeps only what is spare."""
     if not spare:
         check_writable()
     try:
@@ -146,11 +137,8 @@ def made(folder: Path, *, spare: bool = False) -> Path:
 
 
 def max_runs(usual: int | None = None) -> int:
-    """The number of runs at the same time: `RL_LAB_MAX_RUNS`, else `usual`, else the number of cores.
-
-    Raises:
-        LabError: `RL_LAB_MAX_RUNS` is not a whole number from 1.
-    """
+    """The number of runs at the same time: `RL_LAB_MAX_RUNS`, else `usual`, else the number of cores. Raises LabError
+    if `RL_LAB_MAX_RUNS` is not a whole number from 1."""
     text = os.environ.get("RL_LAB_MAX_RUNS", "").strip()
     if not text:
         return usual or os.cpu_count() or 1

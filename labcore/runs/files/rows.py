@@ -35,11 +35,8 @@ def read_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row], left_ou
 
 
 def first_row(path: Path) -> dict[str, Any]:
-    """The first row; an empty one where it cannot be read: whoever reads the whole file says why.
-
-    Raises:
-        LabError: the file cannot be read, or is empty.
-    """
+    """The first row; an empty one where it cannot be read: whoever reads the whole file says why. Raises LabError if
+    the file cannot be read, or is empty."""
     for _, row in _rows(path):
         try:
             return row()
@@ -55,9 +52,7 @@ def _rows(path: Path) -> Iterator[Place]:
         return _parquet(name, content)
     if content.lstrip()[:1] == b"[":
         return _array(name, content)
-    if suffix in DELIMITED:
-        return _delimited(name, content, DELIMITED[suffix])
-    return objects(name, content)
+    return _delimited(name, content, DELIMITED[suffix]) if suffix in DELIMITED else objects(name, content)
 
 
 def _array(name: str, content: bytes) -> Iterator[Place]:

@@ -107,16 +107,12 @@ def has(path: Path | str, *, sure: bool = False) -> bool:
 @_answered_by("fetch:bring_run")
 def fetch_run(run: str) -> None:
     """Fetch all files of a run but its checkpoints, also what workers elsewhere added to its versions and its log.
-
-    Raises:
-        LabError: the object store is away; or it holds something damaged, once all else is here.
-    """
+    Raises LabError if the object store is away; or it holds something damaged, once all else is here."""
 
 
 @_answered_by("fetch:bring_log")
 def fetch_log(run: str) -> Path:
-    """The log of a run that no worker has now, with the lines of workers elsewhere; a missing path where there is
-    none."""
+    """The log of a run that no worker has, with the lines of workers elsewhere; a missing path if there is none."""
     return log_file(run)
 
 
@@ -134,8 +130,7 @@ def holds(checkpoint: Path, content: bytes) -> bool:
 
 @_answered_by("fetch:take_along")
 def copy_start(parent: str, step: str, run: str) -> None:
-    """Publish for the fork `run` what it starts from, out of what its parent has published. Raises LabError where the
-    object store is away."""
+    """Publish what the fork `run` starts from, out of its parent's. Raises LabError where the object store is away."""
 
 
 @_answered_by("changes:changed")
@@ -157,11 +152,8 @@ def publish_now(path: Path) -> None:
 @_answered_by("publishers:by_hand")
 def publish(runs: Any, chosen: Sequence[str], again: bool) -> Iterator[str]:
     """Publish the chosen runs, or everything that is not published; yields a line for each. With `again` also files
-    that were published before. `runs` is the lab's Store.
-
-    Raises:
-        LabError: there is no object store, or it is away; or this machine cannot publish such a run.
-    """
+    that were published before. `runs` is the lab's Store. Raises LabError if there is no object store, or it is away;
+    or this machine cannot publish such a run."""
     raise LabError(f"There is no object store to publish to: set {VARIABLE} to s3://BUCKET/FOLDER, gs://BUCKET/FOLDER "
                    "or file:///FOLDER.")
 

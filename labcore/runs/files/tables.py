@@ -23,10 +23,7 @@ LONGEST = 64 * 2**20  # characters of a cell: completions are long texts
 
 def write(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table as UTF-8. Numbers are given as numbers, and written to the last digit; None is an empty cell.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    Raises OSError if it cannot be written."""
     with path.open("w", newline="", encoding="utf-8") as file:
         _write(file, header, rows)
 

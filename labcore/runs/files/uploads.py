@@ -37,11 +37,8 @@ def use(folder: Path) -> None:
 
 
 def keep(name: str, content: bytes) -> Path:
-    """Store an upload as uploads/<hash>/<its name>, so that messages can call it by its name.
-
-    Raises:
-        LabError: it cannot be written.
-    """
+    """Store an upload as uploads/<hash>/<its name>, so that messages can call it by its name. Raises LabError if it
+    cannot be written."""
     folder = made(place(content))
     target = folder / _file_name(name)
     try:
@@ -62,11 +59,7 @@ def _file_name(name: str) -> str:
 
 
 def keep_file(path: Path, limit: int) -> Path:
-    """Store a copy of the file at `path`.
-
-    Raises:
-        LabError: as `untrusted.read`.
-    """
+    """Store a copy of the file at `path`. Raises LabError as `untrusted.read`."""
     return keep(path.name, untrusted.read(path, limit))
 
 
@@ -105,8 +98,7 @@ def check(paths: Iterable[str]) -> list[str]:
     kept = [path for path in paths if root() in Path(path).absolute().parents]
     for path in kept:
         if not storage.has(path, sure=True):
-            raise LabError(f"{Path(path).name} was deleted by a clean-up, since no run used it: upload it "
-                           "again.")
+            raise LabError(f"{Path(path).name} was deleted by a clean-up, since no run used it: upload it again.")
     return [path for path in kept if Path(path).exists()]
 
 

@@ -40,11 +40,7 @@ class Kept:
                         "it to another folder to start with an empty one.")
 
     def read(self) -> Any:
-        """The entries as they are; none where there is no file.
-
-        Raises:
-            LabError: it is damaged.
-        """
+        """The entries as they are; none where there is no file. Raises LabError if it is damaged."""
         if not self.path.exists():
             return self.form()
         try:
@@ -57,11 +53,8 @@ class Kept:
 
     @contextmanager
     def changing(self) -> Iterator[Any]:
-        """The entries, to be changed in place; then the file is written. Several processes may do so at once.
-
-        Raises:
-            LabError: it is damaged, or cannot be written.
-        """
+        """The entries, to be changed in place; then the file is written. Several processes may do so at once. Raises
+        LabError if it is damaged, or cannot be written."""
         made(home())
         try:
             with FileLock(f"{self.path}.lock"):

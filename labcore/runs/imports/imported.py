@@ -70,10 +70,7 @@ def read_file(path: Path) -> list[Trace]:
 
 def keep(store: Store, name: str, content: bytes, label: str = "") -> list[Imported]:
     """Import a metrics file: keep it and its rows. The same file under the same label is kept once, out of the trash.
-
-    Raises:
-        LabError: as `parse`, or it cannot be written.
-    """
+    Raises LabError as `parse`, or if it cannot be written."""
     return keep_all(store, [(name, content)], label)
 
 
@@ -129,11 +126,8 @@ def _is_of_before(run_id: str) -> bool:
 
 
 def keep_summary(run: Imported, summary: str) -> None:
-    """Keep what a list says of an imported run, so that its rows need not be read for that again.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Keep what a list says of an imported run, so that its rows need not be read for that again. Raises OSError if it
+    cannot be written."""
     there = (place(run.id) / "rows.csv").exists()  # else somebody has just deleted it: it must not come back
     if there and not read_only():
         _write_about(place(run.id), {**{key: getattr(run, key) for key in _KEPT}, "summary": summary})
@@ -224,11 +218,7 @@ def with_id(run_id: str) -> str:
 
 
 def load(run_id: str) -> Trace:
-    """An imported run as a trace, in the trash or not.
-
-    Raises:
-        LabError: there is none, or its files are damaged.
-    """
+    """An imported run as a trace, in the trash or not. Raises LabError if there is none, or its files are damaged."""
     about = _about(run_id)
     return _trace(run_id, title(run_id, about.label), replace(_rows(run_id), label=about.label, notes=about.notes))
 

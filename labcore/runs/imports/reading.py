@@ -34,8 +34,7 @@ Columns = Sequence[tuple[np.ndarray, np.ndarray]]  # (values, there) of each met
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of one run in the order of the file, (M,), the name that the file gives it, and by what it was told
-    apart from the others."""
+    """The rows of one run in the order of the file, (M,), its name there, and by what it was told apart."""
 
     rows: np.ndarray
     name: str = ""
@@ -138,8 +137,7 @@ def parse(name: str, content: bytes, label: str = "") -> list[Foreign]:
 
 
 def parse_own(name: str, content: bytes) -> Foreign:
-    """The run in a CSV that the lab wrote of a parsed one: longer than that, and so without a limit. Raises LabError
-    where it is damaged."""
+    """The run in a CSV that the lab wrote of a parsed one, without a limit. Raises LabError where it is damaged."""
     return _in_words(name, content, "", math.inf, OWN)[0]
 
 
@@ -157,8 +155,7 @@ def _not_utf8(content: bytes) -> tuple[int, int]:
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        return (0, 0) if content.startswith(GZIP) else (content.count(b"\n", 0, error.start) + 1,
-                                                        content[error.start])
+        return (0, 0) if content.startswith(GZIP) else (content.count(b"\n", 0, error.start) + 1, content[error.start])
     return 0, 0
 
 
@@ -264,8 +261,7 @@ def _of_a_chart(column: str) -> tuple[str, str]:
 
 def _places(layout: Layout, title: str) -> bool:
     """True if a column places or counts rows."""
-    return any(is_axis(axis, title) for axis in layout.axes) or any(
-        key in _COUNTS for key, _ in known(layout, title))
+    return any(is_axis(axis, title) for axis in layout.axes) or any(key in _COUNTS for key, _ in known(layout, title))
 
 
 def _fill(source: Source, layout: Layout) -> None:
@@ -282,8 +278,7 @@ def _fill(source: Source, layout: Layout) -> None:
 
 
 def _placed(name: str, header: Sequence[str], layout: Layout, source: Source, read: Numbers) -> Placed:
-    """The column that places the rows: the first column that places all of those which have a metric, else that which
-    places most of them."""
+    """The column that places the rows: the first that places all those with a metric, else that which places most."""
     if layout.row:  # rows are counted from 1, and again where another header stands
         begins = np.flatnonzero(np.diff(read.parts, prepend=-1))
         return Placed(np.arange(1.0, read.parts.size + 1) - begins[read.parts])

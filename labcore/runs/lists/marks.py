@@ -80,9 +80,7 @@ def purge(store: Store, days: float = TRASH_DAYS, run_ids: Sequence[str] | None 
     Whoever lists the trash may do so long before: a run that was restored meanwhile stays. A lab that is shared for
     reading keeps what became old; what is named it refuses to delete.
     """
-    if run_ids is None and read_only():
-        return []
-    return store.purge(time.time() - days * DAY, run_ids)
+    return [] if run_ids is None and read_only() else store.purge(time.time() - days * DAY, run_ids)
 
 
 def _there(run_ids: Iterable[str]) -> list[str]:

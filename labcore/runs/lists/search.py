@@ -33,11 +33,8 @@ _SWITCHES: dict[float | None, bool] = {1.0: True, 0.0: False}
 
 
 def parse(query: str) -> Test:
-    """The test that a query asks for; an empty one is passed by every run.
-
-    Raises:
-        LabError: a quote is not closed, a name is unknown, or a value cannot be compared so.
-    """
+    """The test that a query asks for; an empty one is passed by every run. Raises LabError if a quote is not closed, a
+    name is unknown, or a value cannot be compared so."""
     if query.count('"') % 2:
         raise LabError(f"The search {quoted(query)} opens a quote that it does not close: write \"two words\".")
     parts = re.split(r'("[^"]*")', query)
@@ -115,8 +112,7 @@ def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) ->
 
 
 def _values(entry: Entry, key: str) -> tuple[Any, ...]:
-    """The values of the run under the name: its tags one by one, itself, its algorithm, task and model by either
-    name."""
+    """The values of the run under the name: its tags one by one; algorithm, task and model by either name."""
     found = value(entry, key)
     if key == "id":
         return (found, entry.id)

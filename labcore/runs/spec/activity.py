@@ -45,8 +45,7 @@ def now(words: str, done: int, total: int) -> Activity:
 
 
 class Throttled:
-    """A listener that passes a report on only after `first` seconds, and then every `EVERY_SECONDS`; of those in
-    between none."""
+    """A listener that passes reports on only after `first` seconds, and then one every `EVERY_SECONDS`."""
 
     def __init__(self, listener: Listener, first: float):
         self._listener, self._next = listener, time.perf_counter() + first

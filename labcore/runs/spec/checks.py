@@ -33,8 +33,7 @@ def whole(**numbers: object) -> None:
 
 def data(task_row: Task, path: str | None) -> None:
     if task_row.data and not path:
-        raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: "
-                       f"give --{task_row.data} FILE.")
+        raise LabError(f"The task {task_row.key!r} needs your {task_row.data} file: give --{task_row.data} FILE.")
     if path and not storage.fetch(path_of(path)).is_file():
         raise LabError(f"There is no file {path}: check the path.")
 

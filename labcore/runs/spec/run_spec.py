@@ -208,9 +208,7 @@ def _filled(spec: RunSpec) -> RunSpec:
 
 @cache
 def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Value]:
-    """A run's knobs as they were before they came; none of what this lab does not know, which is said where it is
-    used.
-    """
+    """A run's knobs as they were before they came; none that this lab does not know, which is said where it is used."""
     try:
         row = mixed.with_every_knob(algorithm) if mix else kinds.algorithm(algorithm, kind)
         return {knob.key: knob.default if knob.before is None else knob.before
@@ -267,11 +265,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
          twin: bool = True, mix: str = "", absent: bool = False) -> RunSpec:
     """A validated spec with every knob present. `model` None is the usual one of the kind; with a `mix` it has all
-    knobs of its loop. The model and the teacher may be `absent` from this machine: such a run is only looked at.
-
-    Raises:
-        LabError: an unknown name, a value out of bounds, or settings that do not go together.
-    """
+    knobs of its loop. The model and the teacher may be `absent` from this machine: such a run is only looked at. Raises
+    LabError for an unknown name, a value out of bounds, or settings that do not go together."""
     kind_row, row, task_row = kinds.kind(kind), _row(kind, algorithm_key, mix), kinds.task(task_key, kind)
     if not row.learns(task_row):
         if row.check:
@@ -303,13 +298,11 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     data = str(path_of(Path(data).resolve())) if data else None
     model = str(path_of(Path(model).resolve())) if model not in MODELS and Path(model).is_dir() else model
     twin = twin or parent is None
-    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin,
-                   mix)
+    return RunSpec(kind, row.key, task_key, model, filled, seed, steps, device, threads, data, parent, twin, mix)
 
 
 def _checked(row: Algorithm, task: Task, knobs: dict[str, Value], absent: bool) -> dict[str, Value]:
-    """The knobs of a run, which fit each other, with the reward model and the teacher that they name at their
-    checkpoints."""
+    """The knobs of a run, which fit each other, with the reward model and the teacher at their checkpoints."""
     check_together(row, knobs)
     check_pairs(task, knobs)
     check_turns(task, knobs)
@@ -372,11 +365,8 @@ def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:
 
 
 def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
-    """`spec` with knobs changed during the run, one after the other; only the outcome has to go together.
-
-    Raises:
-        LabError: no such knob, a bad value, a knob that needs a new run, or values that do not go together.
-    """
+    """`spec` with knobs changed during the run, one after the other; only the outcome has to go together. Raises
+    LabError for an unknown knob, a bad value, a knob that needs a new run, or values that do not go together."""
     known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
     knobs = dict(spec.knobs)
     for key, value in changes:

@@ -64,18 +64,12 @@ class Session(Protocol):
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> Session:
         """The session of `spec`: on the weights in `base_folder` where it has a base model; `resume` is a checkpoint.
-
-        Raises:
-            LabError: the model, the data, the device or the checkpoint cannot be used.
-        """
+        Raises LabError if the model, the data, the device or the checkpoint cannot be used."""
         ...
 
     def run(self) -> Iterator[Record | None]:
         """Train to the end. Yields a Record after each step, and None wherever within one a live knob may change.
-
-        Raises:
-            Diverged: a number is not finite any more.
-        """
+        Raises Diverged if a number is not finite any more."""
         ...
 
     def save(self, folder: Path) -> None:

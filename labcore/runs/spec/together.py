@@ -20,11 +20,8 @@ RANGES = (("length_low", "length_high"), ("band_low", "band_high"), ("cov_low", 
 
 
 def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
-    """Check the knobs that depend on each other, before a run and at every change of a knob.
-
-    Raises:
-        LabError: the settings do not go together; the message names the ones that would.
-    """
+    """Check the knobs that depend on each other, before a run and at every change of a knob. Raises LabError if the
+    settings do not go together; the message names the ones that would."""
     _check_choices(row, knobs)
     _check_losses(row, knobs)
     _check_opponent(row, knobs)
@@ -70,8 +67,7 @@ def _check_ranges(knobs: Mapping[str, Value]) -> None:
 
 
 def _check_sampler(knobs: Mapping[str, Value]) -> None:
-    """Check that the weights for another sampler have bounds in order, and are those of tokens where they enter a
-    surrogate's own ratio."""
+    """Check that the weights for another sampler have bounds in order, and are of tokens in a surrogate's own ratio."""
     cap, floor, mode = float(knobs["importance_cap"]), float(knobs["importance_floor"]), str(knobs["importance_mode"])
     if cap and floor > cap:
         raise LabError(f"`importance_floor` {floor:g} is above `importance_cap` {cap:g}, so no ratio is within them: "
@@ -184,8 +180,7 @@ class NoTeacher(LabError):
 
 def check_pairs(task_row: Task, knobs: Mapping[str, Value]) -> None:
     """Check that a task's own pairs come from a task that brings them, and others from one with a verifier."""
-    fits = {choice.key: task_row.pairs if choice.from_file else task_row.verifiable
-            for choice in choices.PAIRS.members}
+    fits = {choice.key: task_row.pairs if choice.from_file else task_row.verifiable for choice in choices.PAIRS.members}
     if "pairs" in knobs and not fits[str(knobs["pairs"])]:
         able = " or ".join(f"`pairs={key}`" for key, fit in fits.items() if fit)
         raise LabError(f"The source of pairs `{knobs['pairs']}` does not go with the task {task_row.key!r}: set "
@@ -212,11 +207,8 @@ def check_uploads(knobs: Mapping[str, Value]) -> None:
 
 
 def pinned_teacher(row: Algorithm, knobs: Mapping[str, Value]) -> dict[str, Value]:
-    """The name of a run's teacher with its checkpoint step; empty if the run has none or is its own teacher.
-
-    Raises:
-        LabError: the run needs a teacher and names none, or the name is not that of a model.
-    """
+    """The name of a run's teacher with its checkpoint step; empty if the run has none or is its own teacher. Raises
+    LabError if the run needs a teacher and names none, or the name is not that of a model."""
     if not choices.needs_teacher(knobs) or row.knob("teacher").choices:
         return {}
     name = str(knobs["teacher"])

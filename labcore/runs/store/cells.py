@@ -107,13 +107,10 @@ def is_number(value: Any) -> bool:
     return abs(value) <= EXACT if type(value) is int else type(value) is float and math.isfinite(value)
 
 
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 # What a part of a payload must be where it is there, whatever the event. A `value` that was refused may be anything.
 _PARTS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("text", "run", "base", "knob", "rule", "verdict", "evidence", "fix", "metric", "why"), _text),
+    **dict.fromkeys(("text", "run", "base", "knob", "rule", "verdict", "evidence", "fix", "metric", "why"),
+                    lambda value: isinstance(value, str)),
     "severity": SEVERITIES.__contains__, "holds": lambda value: isinstance(value, bool),
     "between": lambda value: value in (0, 1), "to": lambda value: isinstance(value, str | bool) or is_number(value),
     **dict.fromkeys(("update", "began"), lambda value: type(value) is int and 0 <= value <= EXACT)}

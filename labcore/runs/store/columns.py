@@ -24,10 +24,7 @@ STEPS = range(1_000, 50_000)  # of runs for which a file is worth it, and made i
 
 def keep(store: Store, run_id: str) -> None:
     """Write the file of a long run: its counters, then the metrics that any of its rows has. For the run's own worker.
-
-    Raises:
-        OSError: the disk is full or read-only.
-    """
+    Raises OSError if the disk is full or read-only."""
     if not store.owns(run_id) or store.run(run_id).step not in STEPS:
         return
     metrics = sorted(store.logged(run_id))

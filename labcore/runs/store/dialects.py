@@ -81,8 +81,7 @@ class SQLite(Dialect):
         connection.exec_driver_sql("BEGIN IMMEDIATE" if _turn(connection) else "BEGIN")
 
     def file(self, connection: sa.Connection) -> str | None:
-        path: str = connection.exec_driver_sql(
-            "SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
+        path: str = connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
         return path
 
     def damage(self, connection: sa.Connection) -> str | None:
@@ -119,10 +118,7 @@ def store_url(reads: bool = False) -> str:
     """The URL of the database that keeps the lab's runs: `RL_LAB_STORE`, else SQLite in the lab's folder.
 
     The folder is created, because the files of runs lie there, unless the lab is shared for reading or the store is
-    only to be read (`reads`).
-
-    Raises:
-        LabError: the folder cannot be created, or its path is too long for SQLite.
+    only to be read (`reads`). Raises LabError if the folder cannot be created, or its path is too long for SQLite.
     """
     folder = path_of(home())
     url = os.environ.get("RL_LAB_STORE") or sqlite_url(folder / "lab.db")
@@ -145,12 +141,8 @@ def of(connection: sa.Connection) -> Dialect:
 
 
 def open_engine(url: str, reads: bool = False) -> sa.Engine:
-    """An engine on `url`; one that only `reads` neither makes the database nor writes to it.
-
-    Raises:
-        LabError: the URL is none, its driver is missing, or the database cannot be opened, or is to be read and not
-            there.
-    """
+    """An engine on `url`; one that only `reads` neither makes the database nor writes to it. Raises LabError if the URL
+    is none, its driver is missing, or the database cannot be opened, or is to be read and not there."""
     try:
         dialect = _DIALECTS.get(sa.make_url(url).get_backend_name(), _OTHER)
         engine = sa.create_engine(url, **dialect.options())

@@ -62,10 +62,8 @@ class Controls(Database):
         """Ask something of a run: pause, resume, step, stop, or set {knob, value}. Returns the control's id. Of a stop
         the payload may say `why`, in a sentence, and that it is `early` stopping that asks.
 
-        A queued run is stopped on the spot; everything else waits for the worker, which applies it in order.
-
-        Raises:
-            LabError: there is no such command, or the run has ended.
+        A queued run is stopped on the spot; everything else waits for the worker, which applies it in order. Raises
+        LabError if there is no such command, or the run has ended.
         """
         payload = dict(payload or {})
         if command not in COMMANDS:
@@ -99,11 +97,8 @@ class Controls(Database):
 
     def settle(self, control_id: int, step: int, refused: str | None = None, *, superseded: bool = False,
                log: tuple[str, dict[str, Any]] | None = None) -> None:
-        """Note what became of a control, with an event `log` (kind, payload) in the same transaction.
-
-        Raises:
-            NotOwner: its run belongs to another process, for which the control is.
-        """
+        """Note what became of a control, with an event `log` (kind, payload) in the same transaction. Raises NotOwner
+        if its run belongs to another process, for which the control is."""
         state = "refused" if refused else "superseded" if superseded else "applied"
         with self._writing() as connection:
             run_id = connection.execute(sa.select(controls.c.run_id).where(controls.c.id == control_id)).scalar_one()

@@ -12,11 +12,8 @@ from labcore.runs.files.paths import imports, is_import
 
 
 def taken_over() -> list[dict[str, Any]]:
-    """Move what lies in that trash to the other imports; return the marks of all, as rows of the table of marks.
-
-    Raises:
-        LabError: a folder cannot be moved.
-    """
+    """Move what lies in that trash to the other imports; return the marks of all, as rows of the table of marks. Raises
+    LabError if a folder cannot be moved."""
     rows = [row for folder in _folders(imports()) if (row := _marks(folder))]
     for folder in _folders(trash := imports() / ".trash"):
         if (target := imports() / folder.name).exists():  # imported again meanwhile: the same file

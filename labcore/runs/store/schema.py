@@ -7,8 +7,6 @@ A change of them raises the version and is a script in `revisions`; `migrations`
 up to this one.
 """
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 
 from labcore.runs.store.cells import Name, Number, Process, Seconds, State, Whole, Words

@@ -65,10 +65,8 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
 
         A fork takes along what it starts from; one that is started before it has, finds that at its parent's. `sweep`
         is the id of the sweep that the run is part of. `warm_up`: SFT of its base model is to be run and seen even
-        where there is one; no part of the spec, since the base is the same. `project` is its label.
-
-        Raises:
-            LabError: the user's file that it needs was deleted by a clean-up.
+        where there is one; no part of the spec, since the base is the same. `project` is its label. Raises LabError if
+        the user's file that it needs was deleted by a clean-up.
         """
         return self.create_all([spec], mine, sweep, warm_up, project=project)[0]
 
@@ -201,11 +199,8 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
         return row.state in GOING and row.pid == os.getpid() and row.host == platform.node()
 
     def requeue(self, run_id: str, knobs: Mapping[str, Any] | None = None, mine: bool = False) -> None:
-        """Queue an ended run to resume from its newest checkpoint, with `knobs` set there first.
-
-        Raises:
-            LabError: the run is active already, or is finished.
-        """
+        """Queue an ended run to resume from its newest checkpoint, with `knobs` set there first. Raises LabError if the
+        run is active already, or is finished."""
         with self._writing() as connection:
             state = changes.known(connection, run_id)
             changes.check_ours(connection, run_id)
@@ -223,11 +218,8 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
 
     def set_state(self, run_id: str, state: str, message: str = "", *,
                   log: tuple[str, dict[str, Any]] | None = None) -> None:
-        """Move the run to `state`, with an event `log` (kind, payload) in the same transaction.
-
-        Raises:
-            LabError: the run cannot go there from its state, or belongs to another process.
-        """
+        """Move the run to `state`, with an event `log` (kind, payload) in the same transaction. Raises LabError if the
+        run cannot go there from its state, or belongs to another process."""
         with self._writing() as connection:
             before = changes.known(connection, run_id)
             if state != before and (state not in STATES or state not in MOVES[before]):
@@ -241,11 +233,8 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
                 changes.log(connection, run_id, *log, changes.step(connection, run_id))
 
     def set_message(self, run_id: str, message: str) -> None:
-        """Say what the run is doing or waiting for. Writes only where the message is a new one.
-
-        Raises:
-            NotOwner: the run belongs to another process.
-        """
+        """Say what the run is doing or waiting for. Writes only where the message is a new one. Raises NotOwner if the
+        run belongs to another process."""
         with self._writing_rows() as connection:
             changes.check_owner(connection, run_id)
             connection.execute(runs.update().where(runs.c.id == run_id, runs.c.message != message),

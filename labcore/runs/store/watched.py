@@ -42,11 +42,7 @@ class Taking:
 
     def mine(self, run_id: str) -> bool:
         """Continue a run that ended or that another process owned; only one process reads a home at a time. Returns
-        False if the run was deleted permanently.
-
-        Raises:
-            NoSuchRun: it is in the trash.
-        """
+        False if the run was deleted permanently. Raises NoSuchRun if it is in the trash."""
         state = changes.state(self._connection, run_id)
         if state is None:
             return False
@@ -71,8 +67,7 @@ class Taking:
     def metrics(self, run_id: str, step: int) -> dict[str, float] | None:
         """Return the metrics of a step; None if it does not exist."""
         self.flush()
-        text = self._connection.scalar(sa.select(steps.c.metrics).where(
-            steps.c.run_id == run_id, steps.c.step == step))
+        text = self._connection.scalar(sa.select(steps.c.metrics).where(steps.c.run_id == run_id, steps.c.step == step))
         return None if text is None else cells.metrics_of([text])[0]
 
     def amend(self, run_id: str, step: int, more: Mapping[str, float]) -> None:
@@ -113,11 +108,7 @@ class Watched(Database):
 
     @contextmanager
     def taking(self, name: str) -> Iterator[Taking]:
-        """Open a transaction for the watched folder `name`.
-
-        Raises:
-            LabError: for example, the disk is full.
-        """
+        """Open a transaction for the watched folder `name`. Raises LabError if the disk is full, for example."""
         with self._writing() as connection:
             text = connection.scalar(sa.select(watched.c.place).where(watched.c.id == name))
             taking = Taking(connection, _place(text))

@@ -40,11 +40,8 @@ class Refused(LabError):
 
 
 def token() -> str:
-    """Return the token that trainers on other machines must send; empty if the lab accepts none.
-
-    Raises:
-        LabError: it is too short to be a secret.
-    """
+    """Return the token that trainers on other machines must send; empty if the lab accepts none. Raises LabError if it
+    is too short to be a secret."""
     found = os.environ.get(TOKEN, "").strip()
     if found and (len(found) < SHORTEST_TOKEN or not found.isascii()):
         raise LabError(f"{TOKEN} must have at least {SHORTEST_TOKEN} ASCII characters, because anyone who knows it can "
@@ -55,10 +52,8 @@ def token() -> str:
 def receive(name: str, file: str, at: int, body: bytes) -> int:
     """Add `body` at the byte offset `at` of a file of the run `name`. Returns the size of the file afterwards.
 
-    An empty `file` is for clients that send only whole lines, which are added to a separate file.
-
-    Raises:
-        Refused: a name is invalid, or a limit is reached.
+    An empty `file` is for clients that send only whole lines, which are added to a separate file. Raises Refused if a
+    name is invalid, or a limit is reached.
     """
     if not is_id(name) or len(name) > LONGEST_ID:
         raise Refused(400, f"{quoted(name)} cannot be the id of a run: use at most {LONGEST_ID} letters, digits, _, - "

@@ -27,8 +27,7 @@ _NAME = re.compile(r"(?P<time>\d{1,20})-(?P<writer>\w{1,40})-(?P<number>\d{1,9})
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the file `file` that ends at the byte `end`. `said` is its object; `fault` is the error if it is
-    invalid."""
+    """A line of the file `file` that ends at the byte `end`. `said` is its object, `fault` its error if any."""
 
     file: str
     writer: str

@@ -35,8 +35,7 @@ class Completions:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Completions of a step that are read only when they are sent, because they are large. `done` is called
-    afterwards."""
+    """Completions of a step, read only when they are sent, because they are large. `done` is called afterwards."""
 
     step: int
     read: Callable[[], Completions]

@@ -264,8 +264,7 @@ def _calls(reader: Reader, settled: bool) -> Iterator[Call]:
 
 
 def _beside(new: _New) -> set[str]:
-    """Return the runs that a file may belong to: a file without a run of its own may belong to the run of its
-    folder."""
+    """The runs that a file may belong to: without a run of its own it may belong to that of its folder."""
     return {new.run, new.run.rpartition("/")[0]} if new.layout.patience else {new.run}
 
 

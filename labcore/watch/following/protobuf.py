@@ -19,11 +19,8 @@ class Malformed(ValueError):
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    """Yield (number, value) of each field in order: an integer for a varint, bytes for all other types.
-
-    Raises:
-        Malformed: the message ends within a field, or a wire type is unknown.
-    """
+    """Yield (number, value) of each field in order: an integer for a varint, bytes for all other types. Raises
+    Malformed if the message ends within a field, or a wire type is unknown."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

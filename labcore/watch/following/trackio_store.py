@@ -21,8 +21,7 @@ _WORDS = {"NaN", "Infinity", "-Infinity"}  # in trackio.utils.serialize_values
 
 
 class TrackioStore(Reader):
-    """Reads the rows after the last one read. If that row has changed, the file was replaced and is read from the
-    start."""
+    """Reads the rows after the last one read. If that has changed, the file is read from the start."""
 
     def look(self, settled: bool) -> Iterator[Call]:
         """New settings and rows of every run in the file."""

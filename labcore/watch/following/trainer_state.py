@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 from labcore.errors import LabError
 from labcore.runs.files.jsonl import LIMIT
@@ -37,7 +36,8 @@ class TrainerState(Reader):
         if not isinstance(state, dict) or not isinstance(state.get(HISTORY), list):
             raise LabError(f"{self.path.name} has no {HISTORY}.")
         rows = [row for row in state[HISTORY] if isinstance(row, dict)]
-        before, sums = self.shared.get("sums", []), [*map(_sum, rows)]
+        before = self.shared.get("sums", [])
+        sums = [zlib.crc32(json.dumps(row, sort_keys=True).encode()) for row in rows]
         known = next((place for place, (old, new) in enumerate(zip(before, sums, strict=False)) if old != new),
                      min(len(before), len(sums)))
         if settings := {key: state[key] for key in _SETTINGS if state.get(key) is not None}:
@@ -50,7 +50,3 @@ class TrainerState(Reader):
         if 0 < last <= done and len(rows) > known:
             yield End("finished")
         self.memory["read"] = [now.inode, now.size, now.changed]
-
-
-def _sum(row: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(row, sort_keys=True).encode())

@@ -8,9 +8,9 @@ from labcore.catalog import choices
 from labcore.catalog.choice import Advantage, Normalisation, Pairs, Surrogate
 from labcore.catalog.knob import Knob
 from labcore.errors import LabError
-from labcore.exports.handover import openrlhf, trl
-from labcore.exports.handover import plan as plans_module
-from labcore.exports.handover.plan import UNKNOWN, Plan, plan_of
+from labcore.exports.handover import openrlhf, rules, trl
+from labcore.exports.handover.plan import Plan, plan_of
+from labcore.exports.handover.rules import UNKNOWN
 from labcore.exports.handover.tools import TOOLS, tool
 from labcore.runs.spec.run_spec import knobs_of, make
 from labcore.workers.worker import drive
@@ -126,7 +126,7 @@ def chosen(monkeypatch, begun, family, member, **knobs) -> Plan:
 def test_no_tool_is_said_to_do_what_a_choice_does_not_declare(key, monkeypatch):
     baseline = Advantage("mine", "mine", "R", knobs=(Knob("window", "Window", 4, "Higher: a. Lower: b."),))
     advantage = chosen(monkeypatch, "grpo", choices.ADVANTAGE, baseline, window=4)
-    line = plans_module._of_choice(advantage, "window", 4, key)
+    line = rules._of_choice(advantage, "window", 4, key)
     assert line.unsupported and "no equivalent" in line.note
     pairs = chosen(monkeypatch, "dpo", choices.PAIRS, Pairs("mine", "mine", "D"))
     line, = [line for line in TOOLS[key].mapped(pairs) if line.knob == "pairs"]
@@ -152,8 +152,7 @@ def test_a_surrogate_may_have_one_bound_only(monkeypatch):
 def test_a_knob_that_no_rule_knows_is_said_to_be_unknown():
     each = plan("grpo")
     own = each.spec.task_row.knobs[0]
-    from labcore.exports.handover import plan as plans
-    [line] = [line for line in plans.lines(each, {}, "verl") if line.knob == own.key]
+    [line] = [line for line in rules.lines(each, {}, "verl") if line.knob == own.key]
     assert line.unsupported and "nothing is known" in line.note
 
 

@@ -1,7 +1,8 @@
 """Stale data and pools of prompts in other tools: OpenRLHF has a queue, the others say what they have instead."""
 
 from labcore.exports.handover import openrlhf, trl, verl
-from labcore.exports.handover.plan import Plan, lines
+from labcore.exports.handover.plan import Plan
+from labcore.exports.handover.rules import lines
 from labcore.runs.spec.run_spec import make
 
 

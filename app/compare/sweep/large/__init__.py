@@ -1,2 +1,1 @@
-"""The Sweep view of a sweep that is too large for a chart of each setting: the best setting, the effect of each knob, a
-ranking."""
+"""The Sweep view of a sweep that is too large for a chart of each setting: the best, each knob's effect, a ranking."""

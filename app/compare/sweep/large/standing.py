@@ -80,7 +80,7 @@ def headline(now: Standing) -> str:
         f"{len(whole):,} settings " if len(whole) == len(now.ranked) else
         f"the {len(whole):,} of {len(now.ranked):,} settings whose runs all finished, ")
     said = (f"{so_far}the best is {name(now, best)} ({metric_text(metric, best.mean.mean, exact=True)}, "
-            f"{_seeds(best.mean.count)}).")
+            f"{best.mean.count:,} seed{'s' if best.mean.count > 1 else ''}).")
     return html.escape(f"{said} {_against(now, whole)}".strip())
 
 
@@ -110,13 +110,8 @@ def _against(now: Standing, whole: Sequence[Setting]) -> str:
     return f"{lead} setting, {name(now, whole[1])}. With many settings, part of the best one's lead is chance."
 
 
-def _seeds(count: int) -> str:
-    return f"{count:,} seed{'s' if count > 1 else ''}"
-
-
 def shown(now: Standing, setting: Setting) -> str:
-    """The number of a setting as HTML: a mean with its interval. Of the finished runs alone there is no interval, since
-    they are the better ones."""
+    """The number of a setting as HTML: a mean with its interval. Finished runs alone have none: they are better."""
     if setting.mean is None:
         return NONE
     if setting.whole:

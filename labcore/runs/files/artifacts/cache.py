@@ -58,10 +58,8 @@ def limit() -> float:
 def trim(going: Callable[[], Container[str]]) -> int:
     """Delete what is beyond the bound; the bytes that went. `going()` are the runs that a process has or will have.
 
-    Does nothing where somebody looked within the last minute.
-
-    Raises:
-        LabError: the store is away, or the bound is no number.
+    Does nothing where somebody looked within the last minute. Raises LabError if the store is away, or the bound is no
+    number.
     """
     try:
         with FileLock(changes.lock("trim"), timeout=0):

@@ -17,11 +17,7 @@ from labcore.runs.files.storage import Away
 
 
 def deleted(path: Path) -> None:
-    """The run or the thing at `path` is deleted for good.
-
-    Raises:
-        LabError: the setting cannot be used.
-    """
+    """The run or the thing at `path` is deleted for good. Raises LabError if the setting cannot be used."""
     thing, unit = units.place(path), units.unit_with(path)
     store = object_store.opened()
     if not (thing and unit):

@@ -66,11 +66,8 @@ def _opened(url: str, pid: int) -> ObjectStore:  # a connection does not outlive
 
 
 class ObjectStore:
-    """The store at `url`. All that it raises is LabError: `Away` where another time may do.
-
-    Raises:
-        LabError: nothing can be kept at such a URL, or the package for it is missing.
-    """
+    """The store at `url`. All that it raises is LabError: `Away` where another time may do. Raises LabError if nothing
+    can be kept at such a URL, or the package for it is missing."""
 
     def __init__(self, url: str):
         self.url = shown(url)
@@ -94,15 +91,12 @@ class ObjectStore:
         self._files = _file_system(scheme)
 
     def begin(self) -> str:
-        """The id of the store, which is begun where it is empty.
-
-        Raises:
-            LabError: it is gone, cannot be reached or written, or is not the lab's.
-        """
+        """The id of the store, which is begun where it is empty. Raises LabError if it is gone, cannot be reached or
+        written, or is not the lab's."""
         if self._id is None:
             found = self._marker()
             if found is None:
-                if _known(self.url):
+                if self.url in _noted():
                     raise self._gone()
                 check_writable()
                 self._check_root()
@@ -201,12 +195,9 @@ class ObjectStore:
         self._present()
         for name in names:
             try:
-                self._asked(partial(self._remove, name), missing=True)
+                self._asked(partial(self._files.rm_file, self._path(name)), missing=True)
             except FileNotFoundError:
                 continue
-
-    def _remove(self, name: str) -> None:
-        self._files.rm_file(self._path(name))
 
     def delete_folder(self, folder: str, first: str = "") -> None:
         """Delete all objects below a folder, that one first which is called `first`."""
@@ -321,10 +312,6 @@ def _file_system(scheme: str) -> Any:
 
 def _notes() -> Path:
     return home() / ".artifacts" / "stores.json"
-
-
-def _known(url: str) -> bool:
-    return url in _noted()
 
 
 def _noted() -> dict[str, str]:

@@ -227,11 +227,8 @@ Say = Callable[[str, str], object]  # a unit, and why it is not published; "" on
 
 class Publisher(Publishing):
     """A context in which what changes is published. Of `partial` runs, of which other machines have files that are not
-    here, it only adds what the store lacks; where it `adds`, of all of them.
-
-    Raises:
-        LabError: `RL_LAB_ARTIFACTS` cannot be used.
-    """
+    here, it only adds what the store lacks; where it `adds`, of all of them. Raises LabError if `RL_LAB_ARTIFACTS`
+    cannot be used."""
 
     adds = False
 

@@ -1,5 +1,4 @@
-"""Publishing: each worker publishes the files of its run; a lab's server, and the command `publish`, those that the
-object store lacks."""
+"""Publishing: a worker publishes the files of its run; a server, and the command `publish`, what the store lacks."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ class OfWorker(Publisher):
         self._runs = store
 
     def begin(self, run_id: str, step: int) -> None:
-        """Where the store holds something damaged, the run continues without that: a checkpoint is checked when it is
-        fetched."""
+        """The run continues without what is damaged in the store: a checkpoint is checked when it is fetched."""
         self.live.add(run_id)
         self.partial.add(run_id)
         try:

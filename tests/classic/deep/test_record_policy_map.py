@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from labcore.classic.deep.policy_map import policy_map
+from labcore.classic.deep.record import policy_map
 from labcore.classic.envs.planes import POINTS, plane_of
 
 
