@@ -31,7 +31,9 @@ from labcore.runs.store.rows import RunRow, Step
 
 # Seconds between two drawings while few pages are open; in any other state: never.
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}
-FIRST_SECONDS = 0.5  # how long the charts of a run that has just begun wait for an answer with its first step
+# How long the charts of a run that has just begun wait for its first step. When a script takes longer, Streamlit
+# offers to stop it.
+FIRST_SECONDS = 0.25
 CHART = "live_chart"
 ENDED_ELSEWHERE = 5.0  # the same of a run that has ended, but whose program may be started again and go on with it
 
