@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -25,7 +24,6 @@ from labcore.runs.files.paths import read_only
 from labcore.runs.spec.run_spec import knobs_of
 from labcore.runs.store.rows import RESUMABLE, RunRow
 
-START_SECONDS = 0.5
 WATCH = "Watch another run"
 
 
@@ -47,22 +45,7 @@ def _start(run: RunRow | None, kind: str, seed_step: int = 0) -> None:
     draft = Draft(run, kind)
     if seed_step:
         draft.fields["seed"] += seed_step
-    run_id = lab().launcher.start(draft.spec(), draft.fields["warm_up"])
-    _wait_for_start(run_id)
-    show_run(run_id, kind)
-
-
-def _wait_for_start(run_id: str) -> None:
-    """Give a run that needs no base a moment, so that the page comes with its charts and not with a queue.
-
-    It comes when the run has begun: while the browser draws the charts, the first step is made.
-    """
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until:
-        run = lab().store.run(run_id)
-        if run.base or run.state not in ("queued", "starting"):
-            return
-        time.sleep(0.02)
+    show_run(lab().launcher.start(draft.spec(), draft.fields["warm_up"]), kind)
 
 
 def _ask(command: str) -> Callable[[RunRow | None, str], None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -30,6 +32,9 @@ from labcore.runs.store.rows import RunRow, Step
 
 # Seconds between two drawings while few pages are open; in any other state: never.
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}
+# How long the charts of a run that has just begun wait for its first step. When a script takes longer, Streamlit
+# offers to stop it.
+FIRST_SECONDS = 0.25
 CHART = "live_chart"
 ENDED_ELSEWHERE = 5.0  # the same of a run that has ended, but whose program may be started again and go on with it
 
@@ -93,7 +98,9 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     run = lab().store.run(run_id)
     shown, stage = stage_of(run)
     feed = feed_of(shown)
-    if run.state != state or _every(run) != every or _steered_elsewhere(run) or forking.asked():
+    moved_on = run.state != state or _every(run) != every
+    first = bool(feed.steps) and not feed.sent  # the first point does not wait for the page, which follows a tick later
+    if (moved_on and not first) or _steered_elsewhere(run) or forking.asked():
         st.rerun()
     if top:
         top(run, None)
@@ -117,7 +124,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     data |= _head(replace(shown, asked=run.asked), feed, stage)
     with curves or st.container():
         live_chart(data, key=CHART, on_resync=_resync, on_marker=forking.open_at_marker,
-                   on_pace=pace.of_browser)
+                   on_pace=pace.of_browser, on_awaited=partial(_await_first_step, shown.id))
         if feed.stride > 1:
             st.caption(f"Each point stands for {feed.stride} steps; the CSV has every step.")
         own_metrics.show(shown, feed, at)
@@ -153,6 +160,13 @@ def _head(run: RunRow, feed: Feed, stage: str) -> dict[str, Any]:
 
 def _resync() -> None:
     resend.missed(CHART)
+
+
+def _await_first_step(run_id: str) -> None:
+    """Give a run that has just begun a moment: its first step is made while the browser draws the page."""
+    until = time.monotonic() + FIRST_SECONDS
+    while time.monotonic() < until and active(run := lab().store.run(run_id)) and not run.step:
+        time.sleep(0.02)
 
 
 def _steered_elsewhere(run: RunRow) -> bool:

@@ -12,7 +12,6 @@ from streamlit.testing.v1 import AppTest
 
 import app.jobs
 import app.lab
-import app.training.bar
 from labcore.runs import jobs
 from tests.analysis.compare import tools
 from tests.app.asking import Answering, trained
@@ -74,7 +73,6 @@ def no_supervisor(monkeypatch):
 def lab(tmp_path, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
     monkeypatch.delenv("RL_LAB_STORE", raising=False)
-    monkeypatch.setattr(app.training.bar, "START_SECONDS", 0)  # that launcher starts nothing
     monkeypatch.setattr(app.jobs, "AT_ONCE_SECONDS", 0)  # and does no job a moment later
     st.cache_resource.clear()
     st.cache_data.clear()

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 import app.lab
+from app.training import live
 from app.training.base_line import time_of, waits_for_sft, words
 from app.training.chart_data import payload
 from app.training.feed import Feed
@@ -115,6 +116,26 @@ def test_charts_say_whether_their_first_point_is_still_to_come(lab):
         return payload({run_id: feed}, full=True, x="updates", smooth=0, ended=ended)["awaited"]
     assert awaited(seed(lab.store, "starting")) and not awaited(seed(lab.store))
     assert not awaited(seed(lab.store, "starting"), ended=True)
+
+
+def test_the_first_step_is_waited_for_a_moment_unless_it_is_there_or_the_run_has_ended(lab, monkeypatch):
+    waited = []
+    made = seed(lab.store, "starting"), seed(lab.store, "running"), seed(lab.store, "failed")
+    run_id = made[0]
+
+    def sleep(seconds):
+        waited.append(seconds)
+        if len(waited) == 3:
+            lab.store.append(run_id, Record(1, 64, {"reward": 0.5}), 0.1)
+    monkeypatch.setattr(live.time, "sleep", sleep)
+    live._await_first_step(run_id)
+    assert len(waited) == 3 and lab.store.run(run_id).step == 1
+    for other in made[1:]:
+        live._await_first_step(other)
+    assert len(waited) == 3
+    monkeypatch.setattr(live, "FIRST_SECONDS", 0)
+    live._await_first_step(seed(lab.store, "starting"))
+    assert len(waited) == 3
 
 
 def test_the_lab_opens_before_the_page_and_leaves_it_to_the_page_to_say_what_is_wrong(monkeypatch):

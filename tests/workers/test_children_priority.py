@@ -1,11 +1,13 @@
 """A worker gives way to the pages: within its session and, on Linux, among the sessions."""
 
 import os
+import threading
+import time
 
 import pytest
 
 from labcore.workers import children
-from labcore.workers.children import AUTOGROUP, CAN_FORK, NICENESS, give_way
+from labcore.workers.children import AUTOGROUP, CAN_FORK, NICENESS, TASKS, give_way, give_way_soon
 
 NICEST = 19  # there is no lower priority
 
@@ -35,6 +37,34 @@ def test_the_process_is_nice():
     assert int(in_child(given)) == min(os.nice(0) + NICENESS, NICEST)
 
 
+@pytest.mark.skipif(not TASKS.exists(), reason="only Linux gives each thread a priority of its own")
+def test_threads_that_were_begun_before_are_nice_as_well():
+    def given() -> list[int]:
+        over = threading.Event()
+        threading.Thread(target=over.wait).start()
+        give_way()
+        found = [os.getpriority(os.PRIO_PROCESS, int(task.name)) for task in TASKS.iterdir()]
+        over.set()
+        return found
+
+    assert in_child(given) == str([min(os.nice(0) + NICENESS, NICEST)] * 2)
+
+
+def test_the_first_of_its_processor_time_is_not_given_away(monkeypatch):
+    monkeypatch.setattr(children, "FIRST_SECONDS", 0.05)
+
+    def given() -> list[float]:
+        give_way_soon()
+        before = os.nice(0)
+        begun = time.process_time()
+        while os.nice(0) == before and time.process_time() - begun < 2.0:
+            pass
+        return [before, os.nice(0), time.process_time() - begun > 0.04]
+
+    usual = os.nice(0)
+    assert in_child(given) == str([usual, min(usual + NICENESS, NICEST), True])
+
+
 @pytest.mark.skipif(not AUTOGROUP.exists(), reason="this system does not share its cores between sessions")
 def test_its_session_is_nice():
     def given() -> str:
@@ -62,7 +92,7 @@ def test_a_change_that_is_refused_for_now_is_tried_again_for_a_while(monkeypatch
     file = Refusing(refused, BlockingIOError)
     monkeypatch.setattr(children, "AUTOGROUP", file)
     monkeypatch.setattr(children, "PAUSE", 0.0)
-    monkeypatch.setattr(children.os, "nice", lambda _: 0)
+    monkeypatch.setattr(children.os, "nice", lambda _: os.getpriority(os.PRIO_PROCESS, 0))
     give_way()
     assert file.written == written
 
@@ -71,6 +101,6 @@ def test_a_change_that_is_refused_for_now_is_tried_again_for_a_while(monkeypatch
 def test_where_it_cannot_be_done_nothing_fails(monkeypatch, error):
     file = Refusing(1, error)
     monkeypatch.setattr(children, "AUTOGROUP", file)
-    monkeypatch.setattr(children.os, "nice", lambda _: 0)
+    monkeypatch.setattr(children.os, "nice", lambda _: os.getpriority(os.PRIO_PROCESS, 0))
     give_way()
     assert (file.left, file.written) == (0, "")

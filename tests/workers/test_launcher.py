@@ -124,7 +124,7 @@ def test_a_killed_worker_is_noticed_at_once(store, open_lab):
     run_id = lab.start(fake.grpo(100_000))
     until(lambda: reached(store, run_id, 2))
     worker = psutil.Process(store.run(run_id).pid)
-    assert worker.nice() == min(os.nice(0) + NICENESS, 19)
+    until(lambda: worker.nice() == min(os.nice(0) + NICENESS, 19))  # after its first second
     worker.kill()
     until(lambda: states(store, run_id) == ["interrupted"])
     assert "killed by signal 9" in store.run(run_id).message

@@ -1,10 +1,9 @@
-// A run that has just begun makes its first step sooner than the page looks again: until there is a point, ask early.
+// A run that has just begun makes its first step sooner than the page looks again: until there is a point, the server is
+// asked for it, and answers when there is one or after a moment.
 
-const SOON = [150, 350, 650, 850]; // milliseconds after the charts are there; the page itself looks every 500
+const PATIENCE = 2000; // milliseconds after the charts are there; then the page looks every 500
 
 function awaitFirstPoint(chart, ask) {
-  if (chart.awaited === chart.key) return;
-  const key = chart.awaited = chart.key;
-  const blank = () => chart.key === key && !ownRuns(chart).some((run) => run.rows.length);
-  SOON.forEach((after) => setTimeout(() => { if (blank()) ask(); }, after));
+  if (chart.awaited?.key !== chart.key) chart.awaited = { key: chart.key, until: performance.now() + PATIENCE };
+  if (performance.now() < chart.awaited.until) ask();
 }

@@ -186,7 +186,8 @@ export async function update(component) {
   Object.assign(chart, { trigger: setTriggerValue, markers: data.markers, x: data.x, axis: data.axis,
     smooth: data.smooth, theme: theme(parentElement), goal: data.goal, status: data.status,
     tiles: data.tiles, over: data.ended });
-  if (data.status) measurePace(chart);
+  if (data.awaited) awaitFirstPoint(chart, () => setTriggerValue("awaited", Date.now()));
+  if (data.status && !data.awaited) measurePace(chart); // the updates before the first point are of another pace
   takeStep(chart, data.at);
   arrange(chart, data.panels);
   if (chart.unfolded !== data.unfolded) unfold(chart, data.unfolded);
@@ -194,7 +195,4 @@ export async function update(component) {
   refresh(chart);
   const plotted = await loadPlotly(data.plotly);
   if (plotted && charts.get(parentElement) === chart && chart.key === data.key) await render(chart);
-  if (data.awaited) {
-    awaitFirstPoint(chart, () => charts.get(parentElement) === chart && setTriggerValue("resync", Date.now()));
-  }
 }
