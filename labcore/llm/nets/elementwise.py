@@ -4,7 +4,8 @@
              ∂x = r (h − x̂ mean(h x̂)),  h = w ∂y,  x̂ = r x         ∂w = Σ ∂y x̂
     swiglu   y = silu(a) b         ∂a = ∂y b silu′(a)              ∂b = ∂y silu(a)
 
-A pass of the 0.8 M model over 1,900 tokens takes 6 % less with them. silu(a) is computed twice instead of kept.
+A layer of the 0.8 M model, forward and backward over 1,900 tokens, takes 6 % less processor time with them. silu(a) is
+computed twice instead of kept.
 """
 
 from __future__ import annotations
