@@ -15,7 +15,7 @@ from inspect import signature
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import DynamicCache
 
@@ -37,13 +37,13 @@ def shares_prefixes(model: Network) -> bool:
     recurrent = any(kind not in ("full_attention", "sliding_attention", "chunked_attention")
                     for kind in getattr(config, "layer_types", None) or ())
     stateful = getattr(model, "_is_stateful", False)
-    cacheless = not _takes_cache(type(getattr(model, "trunk", model)))
+    cacheless = not _takes_cache(type(getattr(model, "trunk", model)).forward)
     return not (recurrent or stateful or cacheless or getattr(config, "is_encoder_decoder", False))
 
 
 @cache
-def _takes_cache(network: type[nn.Module]) -> bool:
-    return "past_key_values" in signature(network.forward).parameters
+def _takes_cache(forward: Callable[..., Any]) -> bool:
+    return "past_key_values" in signature(forward).parameters
 
 
 def positions(mask: Tensor) -> Tensor:

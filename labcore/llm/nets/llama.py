@@ -81,7 +81,8 @@ def attend_next(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) ->
 
 def _products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     k, v = _spread(q, k, v)
-    return (q * q.shape[-1] ** -0.5 @ k.mT + mask).softmax(-1) @ v
+    found: Tensor = (q * q.shape[-1] ** -0.5 @ k.mT + mask).softmax(-1) @ v
+    return found
 
 
 def _spread(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
