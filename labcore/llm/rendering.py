@@ -367,6 +367,8 @@ def _fitting(rows: Sequence[Asked], ids: list[list[int]], room: int) -> list[lis
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
     """The number of ids that both begin with."""
+    if one == other[:len(one)]:  # the usual case, at once
+        return len(one)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from inspect import signature
 from typing import Any
 
@@ -37,8 +37,13 @@ def shares_prefixes(model: Network) -> bool:
     recurrent = any(kind not in ("full_attention", "sliding_attention", "chunked_attention")
                     for kind in getattr(config, "layer_types", None) or ())
     stateful = getattr(model, "_is_stateful", False)
-    cacheless = "past_key_values" not in signature(getattr(model, "trunk", model).forward).parameters
+    cacheless = not _takes_cache(type(getattr(model, "trunk", model)).forward)
     return not (recurrent or stateful or cacheless or getattr(config, "is_encoder_decoder", False))
+
+
+@cache
+def _takes_cache(forward: Callable[..., Any]) -> bool:
+    return "past_key_values" in signature(forward).parameters
 
 
 def positions(mask: Tensor) -> Tensor:
@@ -133,10 +138,10 @@ def mode_of(model: Network) -> Mode:
                 compiled.marked(model), torch.is_grad_enabled())
 
 
-def path_of(model: Network, prompts: Prompts, ids: Tensor) -> Way:
-    """The cheapest exact path of these completions (P·G, T)."""
+def path_of(model: Network, prompts: Prompts, ids: Tensor, layers: Layers | None = None) -> Way:
+    """The cheapest exact path of these completions (P·G, T); `layers` are the model's, where they are known."""
     done = Batch(len(prompts), len(ids) // len(prompts), 0, prompts.ids.shape[1], ids.shape[1])
-    return way(layers_of(model), done, mode_of(model))
+    return way(layers or layers_of(model), done, mode_of(model))
 
 
 def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None,
@@ -144,15 +149,16 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape
     """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model, or
     from the `tape` that was recorded during sampling. `extents` (P·G,) are the lengths of the completions: outputs
     beyond them are undefined."""
-    in_rows = llama.outputs if llama.supported(model) else packed.packed
+    layers = layers_of(model)
+    in_rows = llama.outputs if layers.own else packed.packed
     paths: dict[Way, Callable[..., Tensor]] = {
         "packed": partial(in_rows, extents=extents), "shared": shared,
         "causal": fused.outputs if fused.serves(model) else causal, "plain": plain}
     with _attention(model, prompts.ids.shape[1] + ids.shape[1]), recompute.recomputing(model):
         if tape:
             return llama.outputs(model, prompts, ids, tape)
-        with nullcontext() if llama.supported(model) else reported(model):
-            return paths[path_of(model, prompts, ids)](model, prompts, ids)
+        with nullcontext() if layers.own else reported(model):
+            return paths[path_of(model, prompts, ids, layers)](model, prompts, ids)
 
 
 def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure, norms: Tensor | None = None,
@@ -188,10 +194,10 @@ def precision(model: Network, dtype: str) -> Iterator[None]:
     that the optimizer moves. Buffers, such as rotary frequencies, stay as they are; a context within another changes
     nothing.
     """
-    weights = [*model.parameters()]  # tied weights are one
-    if dtype != "bf16" or weights[0].dtype == torch.bfloat16:
+    if dtype != "bf16" or next(model.parameters()).dtype == torch.bfloat16:
         yield
         return
+    weights = [*model.parameters()]  # tied weights are one
     copies = (gpu.rounded(weights, [*fused.room(model).values()]) if weights[0].is_cuda
               else [weight.to(torch.bfloat16) for weight in weights])
     rounded = dict(zip(weights, copies, strict=True))

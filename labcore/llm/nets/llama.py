@@ -25,6 +25,7 @@ from transformers.models.llama import modeling_llama as hf
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import recompute
 from labcore.llm.nets.critic import Critic, Network
+from labcore.llm.nets.elementwise import rms_norm, swiglu
 from labcore.llm.nets.layer_reports import passed
 from labcore.llm.nets.packed import bias, pack, unpack
 from labcore.llm.nets.tape import Multiply, Tape, product
@@ -33,9 +34,10 @@ from labcore.llm.nets.tape import Multiply, Tape, product
 # softmax(q kᵀ / √D + mask) v, in the form that the device computes fastest: they differ in rounding only.
 #
 # Measured on AVX-512 processors, one thread: torch's fused kernel handles keys that do not fill a vector one at a time,
-# so 63 keys take it twice as long as 64; a single query on a few keys takes it twice as long as two plain sums; and its
-# gradient in bfloat16 takes four to ten times as long as that of plain matrix products. On a GPU torch has no fused
-# kernel for a mask where heads share keys, but one for keys that are spread over the heads.
+# so 63 keys take it twice as long as 64; with gradients, 16 keys take it a seventh longer than plain matrix products;
+# a single query on a few keys takes it twice as long as two plain sums; and its gradient in bfloat16 takes four to ten
+# times as long as that of plain matrix products. On a GPU torch has no fused kernel for a mask where heads share keys,
+# but one for keys that are spread over the heads.
 
 VECTOR = 16  # float32 numbers in the widest vector of a cpu
 FEW = 64  # keys: beyond, the fused kernel is as fast as the sums
@@ -47,10 +49,18 @@ def attend_rows(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, *_spread(q, k, v), attn_mask=mask)
     if q.dtype == torch.bfloat16 and torch.is_grad_enabled():
         return _products(q, k, v, mask)
-    if missing := -k.shape[2] % VECTOR:
+    mask = aligned(mask)
+    if missing := mask.shape[3] - k.shape[2]:
         k, v = (F.pad(each, (0, 0, 0, missing)) for each in (k, v))
-        mask = F.pad(mask, (0, missing), value=torch.finfo(mask.dtype).min)
+    if mask.shape[3] == VECTOR and torch.is_grad_enabled():
+        return _products(q, k, v, mask)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+
+
+def aligned(mask: Tensor) -> Tensor:
+    """The mask for `attend_rows` with columns that no token sees, so that the keys fill the vectors of a cpu."""
+    missing = -mask.shape[3] % VECTOR if mask.device.type == "cpu" and mask.dtype != torch.bfloat16 else 0
+    return F.pad(mask, (0, missing), value=torch.finfo(mask.dtype).min) if missing else mask
 
 
 def attend_next(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
@@ -70,9 +80,9 @@ def attend_next(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) ->
 
 
 def _products(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    flat, k, v = (x.flatten(0, 1) for x in (q, *_spread(q, k, v)))
-    weights = torch.baddbmm(mask.expand(*q.shape[:2], -1, -1).flatten(0, 1), flat, k.mT, alpha=q.shape[-1] ** -0.5)
-    return (weights.softmax(-1) @ v).view(q.shape)
+    k, v = _spread(q, k, v)
+    found: Tensor = (q * q.shape[-1] ** -0.5 @ k.mT + mask).softmax(-1) @ v
+    return found
 
 
 def _spread(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,7 +103,7 @@ def supported(model: Network) -> bool:
     if type(model) not in (LlamaForCausalLM, Critic):
         return False
     trunk, config = _trunk(model), model.config
-    return (type(trunk) is LlamaModel and {type(part) for part in trunk.modules()} <= PARTS
+    return (type(trunk) is LlamaModel and {*map(type, recompute.parts(trunk))} <= PARTS
             and not (config.attention_bias or config.mlp_bias or (model.training and config.attention_dropout))
             and config.rope_parameters["rope_type"] == "default"
             and trunk.norm.weight.device.type != "mps")  # where complex numbers are young
@@ -106,10 +116,10 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = N
     `tape` was recorded while exactly these completions were sampled, if any; `extents` as in `pack`.
     """
     row = pack(prompts, ids, extents)
-    mask = row.mask(next(model.parameters()).dtype)
+    mask = aligned(row.mask(next(model.parameters()).dtype))
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return attend_rows(q, k, v, mask)
+        return attend_rows(q, k, v, mask[:, :, -q.shape[2]:])
     multiply = tape.replaying(row) if tape else product
     return unpack(_run(model, interleaved(model), row.ids, _turns(model, row.positions), attend, row.outputs, multiply),
                   row)
@@ -131,7 +141,7 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
     def prefill(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         for part, each in zip(cache[layer], (k, v), strict=True):
             part[:width].unflatten(1, (count, group_size)).copy_(each.permute(2, 0, 1, 3).unsqueeze(2))
-        return attend_rows(q, k, v, bias(sees, q.dtype))
+        return attend_rows(q, k, v, bias(sees[:, :, -q.shape[2]:], q.dtype))
 
     def extend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         cache[layer][0, seen], cache[layer][1, seen] = k[:, :, 0], v[:, :, 0]
@@ -165,23 +175,27 @@ def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, tur
          keep: int, multiply: Multiply) -> Tensor:
     """The equations above, and the head's output at the last `keep` positions. (B, S) -> (B, keep, …)"""
     def rms(x: Tensor, scale: Tensor) -> Tensor:
-        return F.rms_norm(x, scale.shape, scale, model.config.rms_norm_eps)
+        return rms_norm(x, scale, model.config.rms_norm_eps)
+
+    def ending(x: Tensor, last: int) -> Tensor:
+        """The last positions of each row. (B·S, H) -> (B·last, H)"""
+        return x if last == ids.shape[1] else x.view(*ids.shape, -1)[:, -last:].flatten(0, 1)
 
     trunk, head = _trunk(model), model.head if isinstance(model, Critic) else model.lm_head
 
     def run(number: int, x: Tensor, w_q: Tensor, w_k: Tensor) -> Tensor:
         layer = trunk.layers[number]
         attention, mlp = layer.self_attn, layer.mlp
+        last = keep if number + 1 == len(matrices) else ids.shape[1]  # of other positions only keys and values are used
         y = rms(x, layer.input_layernorm.weight)
-        q, k, v = (multiply(y, weight).view(*ids.shape, -1, attention.head_dim)
-                   for weight in (w_q, w_k, attention.v_proj.weight))
-        q, k, v = (each.transpose(1, 2) for each in (_rope(q, turns), _rope(k, turns), v))
+        given = (ending(y, last), w_q), (y, w_k), (y, attention.v_proj.weight)
+        q, k, v = (multiply(each, weight).view(len(ids), -1, len(weight) // attention.head_dim, attention.head_dim)
+                   for each, weight in given)
+        q, k, v = (each.transpose(1, 2) for each in (_rope(q, turns[:, -last:]), _rope(k, turns), v))
         seen = attend(number, q, k, v).transpose(1, 2).flatten(2)
-        if number + 1 == len(matrices):  # of the other positions only the keys and values were wanted
-            x, seen = x.view(*ids.shape, -1)[:, -keep:].flatten(0, 1), seen[:, -keep:]
-        x = multiply(seen.flatten(0, 1), attention.o_proj.weight, x)
+        x = multiply(seen.flatten(0, 1), attention.o_proj.weight, ending(x, last))
         y = rms(x, layer.post_attention_layernorm.weight)
-        inner = F.silu(multiply(y, mlp.gate_proj.weight)) * multiply(y, mlp.up_proj.weight)
+        inner = swiglu(multiply(y, mlp.gate_proj.weight), multiply(y, mlp.up_proj.weight))
         return multiply(inner, mlp.down_proj.weight, x)
 
     x = trunk.embed_tokens(ids.flatten())  # (B·S, H): all but attention is a matter of single tokens

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from labcore.llm.batch import Prompts
-from labcore.llm.nets import head
+from labcore.llm.nets import head, recompute
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import layers_of, mode_of
 from labcore.llm.sizing import passes
@@ -71,8 +71,9 @@ def room_of(models: Iterable[nn.Module], learning: Iterable[nn.Module], spec: Ru
     models = list(models)
     device = next(models[0].parameters()).device
     width = passes.HALF if spec.knobs["dtype"] == "bf16" else passes.FULL
-    seen = {id(weight): weight.numel() for model in models for weight in model.parameters()}
-    moved = {id(weight): weight.numel() for model in learning for weight in model.parameters() if weight.requires_grad}
+    seen = {id(weight): weight.numel() for model in models for _, _, weight in recompute.slots(model)}
+    moved = {id(weight): weight.numel() for model in learning for _, _, weight in recompute.slots(model)
+             if weight.requires_grad}
     mode, optimizer = passes.Mode(device.type, width), str(spec.knobs.get("optimizer"))
     there = passes.of_run(sum(seen.values()), sum(moved.values()), spec.row.loop, mode, optimizer)
     total = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None

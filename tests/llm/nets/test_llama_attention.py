@@ -50,10 +50,10 @@ def test_rows_reach_the_kernel_with_keys_that_fill_its_vectors(monkeypatch):
         seen.append((q.shape[2], k.shape[2], v.shape[2], attn_mask.shape[3]))
         return kernel(q, k, v, attn_mask, **given)
     monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
-    for tokens in (3, 16, 63):
+    for tokens in (3, 16, 17, 63):
         q, k, v, _, mask = parts(tokens, 4, 4, torch.float32)
         attend_rows(q, k, v, mask)
-    assert seen == [(3, 16, 16, 16), (16, 16, 16, 16), (63, 64, 64, 64)]
+    assert seen == [(17, 32, 32, 32), (63, 64, 64, 64)]  # few keys need no kernel
 
 
 @pytest.mark.parametrize("heads, key_heads", HEADS, ids=HEADS_IDS)
