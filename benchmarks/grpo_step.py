@@ -15,7 +15,8 @@ TRL samples with `generate`, without vLLM. Beside the ratios it says tokens per 
 memory would need to decode as many tokens at its own speed (an estimate, see `stock.Floor`), the peak memory of tensors
 on the device, the phases of the lab's step, and whether it meets its goals. `--json FILE` writes all of that.
 `--gradient-checkpointing` is for where TRL does not fit without. `--batch 32 64 64` is another batch: 32 prompts × 64
-completions of at most 64 tokens.
+completions of at most 64 tokens. `--after-sft 60` starts both sides from weights that made 60 steps of SFT on the same
+sums, as a run of the lab does: completions of a prompt then begin alike more often than those of random weights.
 
 How the times are taken is said in `turns`.
 
@@ -138,6 +139,22 @@ def trl(folder: Path, dtype: str, threads: int, turn: Turn, job: Job = Job(), ca
 SIDES = {"trl": trl, "lab": lab}
 
 
+def save_taught(steps: int, size: str, folder: Path) -> None:
+    """Write the weights that both sides start from: random ones after `steps` of SFT on sums."""
+    turns.save_weights(size, folder)
+    if not steps:
+        return
+    from labcore.llm.nets.model import save
+    from labcore.llm.session import LlmSession
+    from labcore.runs.spec.run_spec import make
+
+    session = LlmSession.start(make(algorithm_key="sft", task_key="add", model=str(folder), steps=steps,
+                                    knobs={**SUMS, "sft_target": 1.0}))
+    for _ in session.run():
+        pass
+    save(session.policy, session.tokenizer, folder)
+
+
 def check_installed() -> None:
     """Raise LabError where the peer's packages are missing."""
     missing = [peer for peer in PEERS if find_spec(peer) is None]
@@ -196,6 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE", help="for --models: write the numbers there")
     parser.add_argument("--batch", nargs=3, type=int, metavar=("PROMPTS", "GROUP", "TOKENS"),
                         help="prompts, completions of each, new tokens (each of --models has its own)")
+    parser.add_argument("--after-sft", type=int, default=0, metavar="STEPS",
+                        help="SFT of the weights beforehand; not for --models")
     parser.add_argument("--gradient-checkpointing", action="store_true", help="for --models: TRL's")
     options = parser.parse_args(arguments)
 
@@ -204,7 +223,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             by_model(options)
         if options.sizes or not options.models:
             job = Job(*(options.batch or ()), device=options.device)
-            turns.by_size(options, str(job), {name: partial(side, job=job) for name, side in SIDES.items()})
+            turns.by_size(options, str(job), {name: partial(side, job=job) for name, side in SIDES.items()},
+                          partial(save_taught, options.after_sft))
     return turns.reported(run, options, check_installed)
 
 

@@ -319,9 +319,10 @@ def main(program: str, title: str, batch: str, sides: Mapping[str, Contender], d
     return reported(lambda: by_size(options, batch, sides), options, check_peer)
 
 
-def by_size(options: argparse.Namespace, batch: str, sides: Mapping[str, Contender]) -> None:
+def by_size(options: argparse.Namespace, batch: str, sides: Mapping[str, Contender],
+            save: Callable[[str, Path], None] = save_weights) -> None:
     for size in options.sizes or USUAL:
-        contest(options, f"{size} M parameters, {batch}", partial(save_weights, size), sides)
+        contest(options, f"{size} M parameters, {batch}", partial(save, size), sides)
 
 
 def reported(do: Callable[[], None], options: argparse.Namespace, check_peer: Callable[[], None]) -> int:

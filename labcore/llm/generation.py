@@ -24,6 +24,7 @@ from labcore.llm.sampler import sample
 from labcore.llm.session import LlmSession
 from labcore.llm.sizing.passes import Batch, way
 from labcore.maths.logprobs import log_square_sum, logprobs_and_entropy, selective_log_softmax
+from labcore.maths.turns import extents
 from labcore.runs.faults import out_of_memory
 from labcore.runs.spec.activity import part_of
 from labcore.tasks.environment import Begun, EnvironmentTask
@@ -165,7 +166,7 @@ def token_logprobs(session: LlmSession, model: Network, prompts: Prompts, comple
     measure = partial(chosen, temperature=session.knobs["temperature"])
     with precision(model, session.knobs["dtype"]):
         for some, rows in micro_batches(model, prompts, completions.ids, session.room):
-            parts += at_tokens(model, prompts[some], completions.ids[rows], measure)
+            parts += at_tokens(model, prompts[some], completions.ids[rows], measure, extents=completions.extents[rows])
     return torch.cat(parts).masked_fill(~completions.mask, 0)
 
 
@@ -192,10 +193,11 @@ def policy_logprobs_and_entropy(session: LlmSession, prompts: Prompts, ids: Tens
                                 mask: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probs of given completions under the policy at the sampling temperature, 0 where `mask` is False, and the
     entropy of its next-token distribution at each place. ids, mask (B, T) -> (B, T), (B, T) nats"""
-    columns, measure = [], partial(logprobs_and_entropy, temperature=session.knobs["temperature"])
+    columns, lengths = [], extents(mask)
+    measure = partial(logprobs_and_entropy, temperature=session.knobs["temperature"])
     for some, rows in micro_batches(session.policy, prompts, ids, session.room):
         with precision(session.policy, session.knobs["dtype"]):
-            columns.append(at_tokens(session.policy, prompts[some], ids[rows], measure))
+            columns.append(at_tokens(session.policy, prompts[some], ids[rows], measure, extents=lengths[rows]))
     logprobs, entropy = (torch.cat(column) for column in zip(*columns, strict=True))
     return logprobs.masked_fill(~mask, 0), entropy
 
@@ -209,7 +211,7 @@ def token_square_sums(session: LlmSession, prompts: Prompts, completions: Comple
     for some, rows in micro_batches(session.policy, prompts, completions.ids, session.room):
         with precision(session.policy, session.knobs["dtype"]):
             parts += at_tokens(session.policy, prompts[some], completions.ids[rows], lambda logits, ids: (
-                log_square_sum(logits, session.knobs["temperature"]).exp(),))
+                log_square_sum(logits, session.knobs["temperature"]).exp(),), extents=completions.extents[rows])
     return torch.cat(parts)
 
 
@@ -221,5 +223,6 @@ def token_values(session: LlmSession, prompts: Prompts, completions: Completions
     parts = []
     for some, rows in micro_batches(session.critic, prompts, completions.ids, session.room):
         with precision(session.critic, session.knobs["dtype"]):
-            parts.append(completion_outputs(session.critic, prompts[some], completions.ids[rows])[..., 0].float())
+            parts.append(completion_outputs(session.critic, prompts[some], completions.ids[rows],
+                                            extents=completions.extents[rows])[..., 0].float())
     return torch.cat(parts).masked_fill(~completions.mask, 0)

@@ -7,7 +7,6 @@ temperature, the one that the trainer's ratio compares with: the filter only cho
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from math import log
 
 import torch
@@ -18,7 +17,7 @@ from labcore.llm.nets import llama
 from labcore.llm.nets.critic import Network
 from labcore.llm.nets.forward import attention_mask, extend, positions, prefill, shares_prefixes
 from labcore.llm.nets.layer_reports import reported
-from labcore.llm.nets.mixture import Mixture
+from labcore.llm.nets.mixture import Mixture, Steps
 from labcore.llm.nets.tape import Tape
 from labcore.maths import gpu
 from labcore.runs.spec.activity import report
@@ -100,7 +99,7 @@ def sample(model: Network, prompts: Prompts, group_size: int, *, max_new_tokens:
         going = going & ~is_end(token, eos)
         if count + 1 == max_new_tokens or not going.any():
             break
-        logits = step.send(token)
+        logits = step.send((token, going))
     mask = torch.stack(masks, 1)
     return Completions(torch.stack(ids, 1), mask, going, torch.stack(logprobs, 1).masked_fill(~mask, 0))
 
@@ -125,8 +124,9 @@ def _chosen(logits: Tensor, scores: Tensor, generator: torch.Generator, temperat
 
 
 def _steps(model: Network, prompts: Prompts, group_size: int, most: int,
-           tape: Tape | None = None) -> Generator[Tensor, Tensor, None]:
-    """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,), at most `most` times."""
+           tape: Tape | None = None) -> Steps:
+    """Coroutine: yields the next token's logits (B, V); is sent, at most `most` times, the token chosen (B,) and
+    whether the completion continues (B,). The logits of a completion that has ended have no meaning."""
     if isinstance(model, Mixture):
         return model.steps(*(_steps(each, prompts, group_size, most) for each in (model.first, model.second)))
     if llama.supported(model):
@@ -134,24 +134,24 @@ def _steps(model: Network, prompts: Prompts, group_size: int, most: int,
     return (_cached_steps if shares_prefixes(model) else _whole_steps)(model, prompts, group_size)
 
 
-def _cached_steps(model: Network, prompts: Prompts, group_size: int) -> Generator[Tensor, Tensor, None]:
+def _cached_steps(model: Network, prompts: Prompts, group_size: int) -> Steps:
     """The next-token logits of a model with a key-value cache, as a coroutine."""
     with reported(model):  # many long prompts take long
         logits, cache = prefill(model, prompts, group_size)
     prompt_mask = prompts.mask.repeat_interleave(group_size, 0)
     seen = 0
     while True:
-        token = yield logits[:, -1]
+        token, _ = yield logits[:, -1]
         logits = extend(model, token[:, None], prompt_mask, seen, cache)
         seen += 1
 
 
-def _whole_steps(model: Network, prompts: Prompts, group_size: int) -> Generator[Tensor, Tensor, None]:
+def _whole_steps(model: Network, prompts: Prompts, group_size: int) -> Steps:
     """The next-token logits of a model without a key-value cache, as a coroutine: each token runs the whole row."""
     ids = prompts.ids.repeat_interleave(group_size, 0)
     mask = prompts.mask.repeat_interleave(group_size, 0)
     while True:
-        token = yield model(input_ids=ids, attention_mask=attention_mask(mask), position_ids=positions(mask),
+        token, _ = yield model(input_ids=ids, attention_mask=attention_mask(mask), position_ids=positions(mask),
                             use_cache=False, logits_to_keep=1).logits[:, -1]
         ids = torch.cat([ids, token[:, None]], 1)
         mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)

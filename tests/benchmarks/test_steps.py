@@ -3,6 +3,9 @@
 import multiprocessing
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from benchmarks import grpo_step, ppo_step, turns
 from benchmarks.turns import Times
@@ -64,3 +67,11 @@ def test_the_peer_of_ppo_is_looked_for_in_its_folder(tmp_path, monkeypatch):
         ppo_step.check_installed()
     (tmp_path / "trl").mkdir()
     ppo_step.check_installed()
+
+
+def test_weights_after_sft_are_other_ones_that_both_sides_can_load(tmp_path):
+    for steps, folder in ((0, "random"), (2, "taught")):
+        grpo_step.save_taught(steps, "0.1", tmp_path / folder)
+    random, taught = (load_file(tmp_path / folder / "model.safetensors") for folder in ("random", "taught"))
+    assert random.keys() == taught.keys() and any(not torch.equal(random[name], taught[name]) for name in random)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "taught").num_parameters() > 50_000

@@ -42,6 +42,7 @@ from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.returns import explained_variance
 from labcore.maths.schedules import adaptive_kl
 from labcore.maths.surrogates import value_loss
+from labcore.maths.turns import extents
 from labcore.maths.weights import entropy_floor
 from labcore.runs.spec.activity import part_of
 from labcore.runs.spec.session import Record
@@ -177,7 +178,7 @@ def _seen(session: LlmSession, part: Rollout, met: Met, tape: Tape | None) -> tu
         measure, beside = partial(with_divergence, head=theirs.head), (*beside, theirs.states)
     measure = partial(measure, temperature=knobs["temperature"], entropy_grad=knobs["entropy_coef"] > 0)
     logprobs, entropy, *found = at_tokens(session.policy, part.prompts, part.ids, measure, met.norms_of(part.ids), tape,
-                                          beside)
+                                          beside, extents(part.completion_mask))
     met.see(logprobs, entropy, singled_out=part.singled_out)
     met.agree(*found[:1])
     return logprobs, entropy, *found[1:]
@@ -222,7 +223,8 @@ def step(session: LlmSession, measured: dict[str, float]) -> dict[str, float]:
 
 def _critic_backward(session: LlmSession, part: Rollout, totals: objective.Totals) -> float:
     with precision(session.critic, session.knobs["dtype"]):
-        values = completion_outputs(session.critic, part.prompts, part.ids)[..., 0].float()
+        values = completion_outputs(session.critic, part.prompts, part.ids,
+                                    extents=extents(part.completion_mask))[..., 0].float()
     loss = value_loss(values, *part.of_critic, part.counted, session.knobs["value_clip"],
                       totals.total_tokens)
     loss.backward()

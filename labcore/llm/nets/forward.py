@@ -156,7 +156,7 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape
         "causal": fused.outputs if fused.serves(model) else causal, "plain": plain}
     with _attention(model, prompts.ids.shape[1] + ids.shape[1]), recompute.recomputing(model):
         if tape:
-            return llama.outputs(model, prompts, ids, tape)
+            return llama.outputs(model, prompts, ids, tape, extents)
         with nullcontext() if layers.own else reported(model):
             return paths[path_of(model, prompts, ids, layers)](model, prompts, ids)
 

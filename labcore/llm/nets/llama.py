@@ -24,6 +24,7 @@ from transformers.models.llama import modeling_llama as hf
 
 from labcore.llm.batch import Prompts
 from labcore.llm.nets import recompute
+from labcore.llm.nets.branches import Branches
 from labcore.llm.nets.critic import Critic, Network
 from labcore.llm.nets.elementwise import rms_norm, swiglu
 from labcore.llm.nets.layer_reports import passed
@@ -34,10 +35,12 @@ from labcore.llm.nets.tape import Multiply, Tape, product
 # softmax(q kᵀ / √D + mask) v, in the form that the device computes fastest: they differ in rounding only.
 #
 # Measured on AVX-512 processors, one thread: torch's fused kernel handles keys that do not fill a vector one at a time,
-# so 63 keys take it twice as long as 64; with gradients, 16 keys take it a seventh longer than plain matrix products;
-# a single query on a few keys takes it twice as long as two plain sums; and its gradient in bfloat16 takes four to ten
-# times as long as that of plain matrix products. On a GPU torch has no fused kernel for a mask where heads share keys,
-# but one for keys that are spread over the heads.
+# so 63 keys take it twice as long as 64; a single query on a few keys takes it twice as long as two plain sums; and its
+# gradient in bfloat16 takes four to ten times as long as that of plain matrix products. On a GPU torch has no fused
+# kernel for a mask where heads share keys, but one for keys that are spread over the heads.
+#
+# The choice never depends on whether a gradient is wanted in fp32: entropies of a pass without one are thresholds for
+# those of the update.
 
 VECTOR = 16  # float32 numbers in the widest vector of a cpu
 FEW = 64  # keys: beyond, the fused kernel is as fast as the sums
@@ -52,8 +55,6 @@ def attend_rows(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     mask = aligned(mask)
     if missing := mask.shape[3] - k.shape[2]:
         k, v = (F.pad(each, (0, 0, 0, missing)) for each in (k, v))
-    if mask.shape[3] == VECTOR and torch.is_grad_enabled():
-        return _products(q, k, v, mask)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
 
 
@@ -113,7 +114,8 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = N
             extents: Tensor | None = None) -> Tensor:
     """The output that predicts each completion token, with one row for each prompt. ids (P·G, T) -> (P·G, T, …)
 
-    `tape` was recorded while exactly these completions were sampled, if any; `extents` as in `pack`.
+    `extents` as in `pack`. `tape`, if any, was recorded while exactly these completions were sampled, and has nothing
+    for places beyond their extents.
     """
     row = pack(prompts, ids, extents)
     mask = aligned(row.mask(next(model.parameters()).dtype))
@@ -126,8 +128,10 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = N
 
 
 def steps(model: Network, prompts: Prompts, group_size: int, length: int,
-          tape: Tape | None = None) -> Generator[Tensor, Tensor, None]:
-    """Coroutine: yields the next token's logits (B, V); is sent the token chosen (B,), at most `length` times."""
+          tape: Tape | None = None) -> Generator[Tensor, tuple[Tensor, Tensor], None]:
+    """Coroutine: yields the next token's logits (B, V); is sent, at most `length` times, the token chosen (B,) and
+    whether the completion continues (B,). Completions of a prompt that are alike so far are one row of a pass. Those
+    that have ended have no row, and their logits no meaning."""
     matrices, (count, width) = interleaved(model), prompts.ids.shape
     weight = next(model.parameters())
     there = F.pad(prompts.mask, (0, length), value=True)
@@ -140,24 +144,26 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
 
     def prefill(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         for part, each in zip(cache[layer], (k, v), strict=True):
-            part[:width].unflatten(1, (count, group_size)).copy_(each.permute(2, 0, 1, 3).unsqueeze(2))
+            part[:width, :count] = each.permute(2, 0, 1, 3)
         return attend_rows(q, k, v, bias(sees[:, :, -q.shape[2]:], q.dtype))
 
     def extend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        cache[layer][0, seen], cache[layer][1, seen] = k[:, :, 0], v[:, :, 0]
-        keys, values = cache[layer][:, :seen + 1]
+        cache[layer][0, seen, :len(k)], cache[layer][1, seen, :len(k)] = k[:, :, 0], v[:, :, 0]
+        keys, values = cache[layer][:, :seen + 1, :len(k)]
         return attend_next(q, keys, values, mask)
 
-    def multiply() -> Multiply:
-        return product if tape is None else tape.recording(count * group_size * length)
-
-    first = _run(model, matrices, prompts.ids, turns[:, :width], prefill, 1, multiply())[:, 0]
-    token = yield first.repeat_interleave(group_size, 0)
-    turns = turns.repeat_interleave(group_size, 0)
-    padded = None if prompts.mask.all() else bias(there, weight.dtype).repeat_interleave(group_size, 0)[:, None, None]
+    rows = Branches(count, group_size, weight.device)
+    multiply = product if tape is None else tape.recording(count * group_size * length)
+    logits = _run(model, matrices, prompts.ids, turns[:, :width], prefill, 1, multiply)[:, 0]
+    padded = None if prompts.mask.all() else bias(there, weight.dtype)[:, None, None]
     for seen in range(width, width + length):
-        mask = padded if padded is None else padded[..., :seen + 1]
-        token = yield _run(model, matrices, token[:, None], turns[:, seen:seen + 1], extend, 1, multiply())[:, 0]
+        token = rows.extended(*(yield rows.spread(logits)))
+        for layer in cache if len(rows.copied) else ():
+            layer[:, :seen].index_copy_(2, rows.copies, layer[:, :seen].index_select(2, rows.copied))
+        mask = padded if padded is None else padded[rows.prompts, ..., :seen + 1]
+        multiply = product if tape is None else tape.appending(rows.of, len(token))
+        logits = _run(model, matrices, token[:, None], turns[rows.prompts, seen:seen + 1], extend, 1, multiply)[:, 0]
+    yield rows.spread(logits)
 
 
 def interleaved(model: Network) -> list[tuple[Tensor, Tensor]]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
-Steps = Generator[Tensor, Tensor, None]
+Steps = Generator[Tensor, tuple[Tensor, Tensor], None]
 
 
 class Mixture(nn.Module):
@@ -36,8 +36,8 @@ class Mixture(nn.Module):
         return CausalLMOutput(logits=self.of(self.first(**asked).logits, self.second(**asked).logits))
 
     def steps(self, first: Steps, second: Steps) -> Steps:
-        """Coroutine from those of both models: yields the next token's logits (B, V); is sent the token chosen."""
+        """Coroutine from those of both models: yields the next token's logits (B, V); is sent what they are sent."""
         logits = self.of(next(first), next(second))
         while True:
-            token = yield logits
-            logits = self.of(first.send(token), second.send(token))
+            sent = yield logits
+            logits = self.of(first.send(sent), second.send(sent))

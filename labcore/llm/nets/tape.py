@@ -4,7 +4,8 @@ The first update on a batch runs the sampled tokens through the same weights tha
 take most of the time of a pass, are the same as the sampler's. The sampler records them token by token, and the update
 reads them from the tape:
 
-    sampler    x₀ Wᵀ of the prompts, then x₁ Wᵀ, x₂ Wᵀ, … of one token of every completion after the other
+    sampler    x₀ Wᵀ of the prompts, then x₁ Wᵀ, x₂ Wᵀ, … of one token of every completion that is going on; those that
+               are alike so far have one row
     update     [x₀; x₁; x₂; …] Wᵀ of the packed rows, by look-up
 
 The update computes everything between the products itself (norms, RoPE, attention), with gradients. The gradient of a
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import torch
@@ -37,15 +37,16 @@ def product(x: Tensor, weight: Tensor, residual: Tensor | None = None, out: Tens
 
 class Tape:
     """The results of all matrix products of the sampler, in the order of a pass: first the rows of the pass over the P
-    prompts, then those of the passes over each further token of all P·G completions. Empty if nothing was recorded.
+    prompts, then those of the passes over each further token of the P·G completions. Empty if nothing was recorded.
 
     For a processor, since what it saves is the time of products.
     """
 
     def __init__(self) -> None:
         self._products: deque[Tensor] = deque()
-        self._generated = 0  # rows of a product that are not of the prompts
-        self._passes = 0
+        self._room = 0  # rows of a product for the tokens behind the prompts, of which `_used` are written
+        self._used = 0
+        self._rows: list[Tensor] = []  # of each pass: which of these rows each completion has, (P·G,)
         self._taken = False
 
     def __len__(self) -> int:
@@ -53,33 +54,39 @@ class Tape:
         them."""
         return 0 if self._taken else len(self._products)
 
-    def recording(self, generated: int) -> Multiply:
-        """`product` for the sampler's next pass, which also writes its results on the tape. `generated` is the most
-        tokens that all passes after the prompts have in total."""
-        self._generated, self._passes = generated, self._passes + 1
-        number, first = count(), self._passes == 1
+    def recording(self, room: int) -> Multiply:
+        """`product` for the sampler's pass over the prompts, which also writes its results on the tape. `room` is the
+        most rows that all passes after it have in total."""
+        self._room = room
 
         def recorded(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> Tensor:
-            if first:
-                self._products.append(x.new_empty(len(x) + generated, len(weight)))
-            whole = self._products[next(number)]
-            start = 0 if first else len(whole) - generated + (self._passes - 2) * len(x)
-            return product(x, weight, residual, out=whole[start:start + len(x)])
+            self._products.append(x.new_empty(len(x) + room, len(weight)))
+            return product(x, weight, residual, out=self._products[-1][:len(x)])
+        return recorded
+
+    def appending(self, rows: Tensor, count: int) -> Multiply:
+        """The same for the next pass, over `count` rows; `rows` (P·G,) is the row of each completion."""
+        number, start = iter(self._products), self._used
+        self._rows.append(rows + start)
+        self._used += count
+
+        def recorded(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> Tensor:
+            whole = next(number)
+            return product(x, weight, residual, out=whole[len(whole) - self._room + start:][:count])
         return recorded
 
     def replaying(self, row: Row) -> Multiply:
         """`product` for one pass over the packed rows of exactly the sampled completions. Each result leaves the tape
         when it is used, so no result is in memory twice."""
         self._taken = True
-        rows, group, length = row.places.shape
-        recorded = torch.arange(length * rows * group).view(length, rows, group).permute(1, 2, 0)
-        # Completions share a place where they begin alike; any of them will do, and it must always be the same.
-        tokens = torch.zeros(rows, row.outputs - 1, dtype=torch.long).scatter_reduce(
-            1, row.places.flatten(1), recorded.flatten(1), "amax")
+        rows = len(row.places)
+        recorded = torch.stack(self._rows, -1).view(row.places.shape) if self._rows else row.places
+        tokens = torch.zeros(rows, row.outputs, dtype=torch.long).scatter(
+            1, row.places.flatten(1) + 1, recorded.flatten(1))[:, 1:]  # padding has the place −1
 
         def replayed(x: Tensor, weight: Tensor, residual: Tensor | None = None) -> Tensor:
             whole = self._products.popleft()
-            prompts = len(whole) - self._generated  # in the last layer the last position of each alone
+            prompts = len(whole) - self._room  # in the last layer the last position of each alone
             places = torch.cat([torch.arange(prompts).view(rows, -1), tokens + prompts], 1)
             value = whole.index_select(0, places.flatten())  # far faster than whole[places]
             found: Tensor = _Known.apply(value, x, weight, residual)  # type: ignore[no-untyped-call]  # torch's

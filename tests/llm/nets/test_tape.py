@@ -8,6 +8,7 @@ import torch
 from labcore.llm import generation
 from labcore.llm.loops import online
 from labcore.llm.nets import llama, tape
+from labcore.llm.nets.forward import plain
 from labcore.llm.nets.packed import pack
 from labcore.llm.nets.tape import Tape
 from labcore.llm.sampler import sample
@@ -20,20 +21,27 @@ def sampled(model, asked, group_size, length, **given):
     recorded = Tape()
     drawn = sample(model, asked, group_size, max_new_tokens=length, eos=1, generator=torch.Generator().manual_seed(0),
                    tape=recorded, **given)
-    return drawn.ids, recorded
+    return drawn, recorded
 
 
 @pytest.mark.parametrize("group_size, length, given", [
-    (4, 6, {}), (4, 6, {"top_k": 2}), (1, 5, {}), (3, 2, {}), (3, 1, {}), (4, 6, {"greedy": True})],
-    ids=["apart", "alike at first", "one of each", "two tokens", "one token", "all alike"])
+    (4, 6, {}), (4, 6, {"top_k": 2}), (1, 5, {}), (3, 2, {}), (3, 1, {}), (4, 6, {"greedy": True}),
+    (4, 9, {"temperature": 3.0})],
+    ids=["apart", "alike at first", "one of each", "two tokens", "one token", "all alike", "many end"])
 @pytest.mark.parametrize("lengths", [LENGTHS, (4, 4, 4)], ids=["padded", "unpadded"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_outputs_and_every_gradient(shape, lengths, group_size, length, given):
     model, asked = network(**shape).double(), prompts(lengths)
-    ids, recorded = sampled(model, asked, group_size, length, **given)
-    assert recorded and ids.shape[1] <= length
-    expected, gradients = output_and_gradients(llama.outputs, model, asked, ids)
-    output, ours = output_and_gradients(lambda *given: llama.outputs(*given, recorded), model, asked, ids)
+    drawn, recorded = sampled(model, asked, group_size, length, **given)
+    assert recorded and drawn.ids.shape[1] <= length
+
+    def outputs(tape=None):
+        def counted(model, asked, ids):
+            return llama.outputs(model, asked, ids, tape, drawn.extents) * drawn.mask[..., None]
+        return output_and_gradients(counted, model, asked, drawn.ids)
+    (expected, gradients), (output, ours) = outputs(), outputs(recorded)
+    whole = plain(model, asked, drawn.ids) * drawn.mask[..., None]
+    torch.testing.assert_close(expected, whole, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
     for name, gradient in gradients.items():
         torch.testing.assert_close(ours[name], gradient, rtol=1e-9, atol=1e-9, msg=name)
@@ -42,7 +50,7 @@ def test_outputs_and_every_gradient(shape, lengths, group_size, length, given):
 
 def test_completions_that_begin_alike_share_what_one_of_them_gave():
     model, asked = network(), prompts()
-    ids, _ = sampled(model, asked, 4, 6, top_k=2)
+    ids = sampled(model, asked, 4, 6, top_k=2)[0].ids
     assert pack(asked, ids).outputs - 1 < ids[:4, 1:].numel()
 
 
@@ -50,24 +58,25 @@ def test_sampling_ends_early_when_all_completions_have():
     model, asked = network(), prompts()
     with torch.no_grad():
         model.lm_head.weight[1] *= 6  # the end token's
-    lengths = {sampled(model, asked, 2, 20, temperature=heat)[0].shape[1] for heat in (0.5, 1.0, 2.0)}
+    lengths = {sampled(model, asked, 2, 20, temperature=heat)[0].ids.shape[1] for heat in (0.5, 1.0, 2.0)}
     assert min(lengths) < 20
-    ids, recorded = sampled(model, asked, 2, 20, temperature=0.5)
-    assert torch.allclose(llama.outputs(model, asked, ids, recorded), llama.outputs(model, asked, ids), atol=1e-5)
+    drawn, recorded = sampled(model, asked, 2, 20, temperature=0.5)
+    found = llama.outputs(model, asked, drawn.ids, recorded, drawn.extents)
+    assert torch.allclose(found[drawn.mask], llama.outputs(model, asked, drawn.ids)[drawn.mask], atol=1e-5)
 
 
 def test_nothing_that_is_on_the_tape_is_computed_again(monkeypatch):
     model, asked = network(), prompts()
-    ids, recorded = sampled(model, asked, 3, 5)
+    drawn, recorded = sampled(model, asked, 3, 5)
     for module in (tape, llama):
         monkeypatch.setattr(module, "product", lambda *_, **__: pytest.fail("a product was made"))
-    llama.outputs(model, asked, ids, recorded).sum().backward()
+    llama.outputs(model, asked, drawn.ids, recorded, drawn.extents).sum().backward()
 
 
 def test_recording_changes_no_draw():
     model, asked = network(), prompts()
     drawn = sample(model, asked, 4, max_new_tokens=6, eos=1, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(sampled(model, asked, 4, 6)[0], drawn.ids)
+    assert torch.equal(sampled(model, asked, 4, 6)[0].ids, drawn.ids)
 
 
 @pytest.fixture

@@ -227,7 +227,8 @@ def test_pictures_are_made_in_parts_that_fit_in_memory(after, monkeypatch):
     whole = view.groups(started, batch, rollout), view.line(started, rollout, before)
     monkeypatch.setattr(LlmSession, "room", Room(size=1))
     widths, path = [], forward.at_tokens
-    monkeypatch.setattr(generation, "at_tokens", lambda *given: widths.append(len(given[2])) or path(*given))
+    monkeypatch.setattr(generation, "at_tokens",
+                        lambda *given, **more: widths.append(len(given[2])) or path(*given, **more))
     parts = view.groups(started, batch, rollout), view.line(started, rollout, before)
     assert set(widths) == {rollout.group_size}
     for one, other in zip(whole, parts, strict=True):
