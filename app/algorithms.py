@@ -96,7 +96,7 @@ def begun(kept: Mapping[str, dict[str, Value]]) -> dict[str, Mix]:
 
 
 def knobs_at(place: str, kind: Kind, weights: str = SCRATCH) -> tuple[Knob, ...]:
-    """The knobs that are kept at a place; `weights` as for `knobs_of`. Raises LabError if there are none."""
+    """The knobs that are kept at a place; `weights` as for `knobs_of`. Raises LabError for an unknown name."""
     algorithm, task, mix = _named(place)
     return knobs_of(declared(algorithm, mix, kind), kinds.task(task, kind.key), weights)
 

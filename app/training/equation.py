@@ -21,9 +21,9 @@ from app.training.feed import Feed
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.choices import FAMILIES
 from labcore.catalog.knob import Value
+from labcore.catalog.mix import row as mixed
 from labcore.catalog.mix.equation import equation
 from labcore.catalog.mix.nearest import parts
-from labcore.catalog.mix.row import can_be_mixed, idle
 from labcore.catalog.mix.summary import summarise
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import RunRow
@@ -89,10 +89,11 @@ def written(spec: RunSpec, knobs: Mapping[str, Value] | None = None) -> Algorith
     knobs of choices that it did not take. `knobs` are those of a step, which may differ from the spec's."""
     row, values = spec.row, {**spec.knobs, **(knobs or {})}
     if spec.mix:
-        return replace(row, knobs=tuple(knob for knob in row.knobs if not idle(row.key, knob.key, spec.knobs)))
+        row = mixed.row(row.key, spec.mix, values)
+        return replace(row, knobs=tuple(knob for knob in row.knobs if not mixed.idle(row.key, knob.key, values)))
     if row.loop == "sft" and any(values.get(knob.key) != knob.default for knob in row.knobs if knob.key in OF_SFT):
         return replace(row, latex=equation("sft", values))
-    if not can_be_mixed(row) or not parts(row, values, spec.task_row):
+    if not mixed.can_be_mixed(row) or not parts(row, values, spec.task_row):
         return row
     return replace(row, latex=summarise(row.key, values, spec.task_row).latex)
 

@@ -243,8 +243,9 @@ def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
 
 def _is_share(feeds: Collection[Feed]) -> bool:
     """True if the chart of the reward shows the share of right completions: the rewards are that share, and there is
-    no reward of another kind to draw beside them."""
-    return all("exact_match" in feed.logged - feed.own for feed in feeds) and not _beside(feeds)
+    no reward of another kind to draw beside them. A fork without a step takes after its parents."""
+    begun = [feed for feed in feeds if feed.steps]
+    return bool(begun) and all("exact_match" in feed.logged - feed.own for feed in begun) and not _beside(begun)
 
 
 def _beside(feeds: Iterable[Feed]) -> set[str]:

@@ -99,7 +99,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     shown, stage = stage_of(run)
     feed = feed_of(shown)
     moved_on = run.state != state or _every(run) != every
-    first = bool(feed.steps) and not feed.sent  # the first point does not wait for the page, which follows a tick later
+    first = every and feed.steps and not feed.sent  # the first point comes before the page, which follows a tick later
     if (moved_on and not first) or _steered_elsewhere(run) or forking.asked():
         st.rerun()
     if top:
@@ -165,7 +165,7 @@ def _resync() -> None:
 def _await_first_step(run_id: str) -> None:
     """Give a run that has just begun a moment: its first step is made while the browser draws the page."""
     until = time.monotonic() + FIRST_SECONDS
-    while time.monotonic() < until and active(run := lab().store.run(run_id)) and not run.step:
+    while time.monotonic() < until and (run := lab().find(run_id)) and active(run) and not run.step:
         time.sleep(0.02)
 
 

@@ -108,7 +108,8 @@ def _evaluate(session: LlmSession) -> Evaluation:
 
 
 def kl_to_reference(session: LlmSession, generated: Generated) -> dict[str, float]:
-    """The KL of the policy to its reference, if any, estimated from completions that the policy has just sampled."""
+    """The KL of the policy to its reference, estimated from completions that the policy has just sampled; empty without
+    a reference."""
     if REFERENCE not in session.models:
         return {}
     completions = generated.completions

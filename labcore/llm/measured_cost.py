@@ -39,7 +39,7 @@ from labcore.llm.optimizers import tensors_of
 from labcore.llm.session import LlmSession
 from labcore.llm.sizing.pace import base_folder
 from labcore.runs.files.adapters import base_of, is_adapter
-from labcore.runs.spec.model_names import PROCESS_WEIGHTS, is_published, members, model_of_name, reward_model_of
+from labcore.runs.spec.model_names import PROCESS_WEIGHTS, is_published, members, reward_model_of, teacher_here
 from labcore.runs.spec.run_spec import RunSpec
 from labcore.tasks.task import Pair, make_task
 
@@ -107,16 +107,20 @@ def _networks(spec: RunSpec) -> dict[str, nn.Module]:
     if needs_scorer(spec.knobs):
         models[SCORER] = nn.ModuleList(
             (empty_step_scorer if choices.scores_steps(spec.knobs) else empty_text_scorer)(name)
-            if is_published(name) else _empty_scorer(reward_model_of(name))
+            if is_published(name) else _empty_scorer(reward_model_of(name, looks=True))
             for name in members(str(spec.knobs["reward_model"]))).requires_grad_(False)
     named = choices.needs_teacher(spec.knobs) and spec.knobs["teacher"] not in ("", SELF)
     if named and not spec.row.knob("teacher").choices:
-        models[TEACHER] = _empty(model_of_name(str(spec.knobs["teacher"]))).requires_grad_(False)
+        name = str(spec.knobs["teacher"])
+        models[TEACHER] = _empty(str(teacher_here(name) or name)).requires_grad_(False)
     return models
 
 
 def _empty_scorer(folder: Path) -> nn.Module:
-    return Critic(_empty(str(folder / CONFIG)), 2 if (folder / PROCESS_WEIGHTS).is_file() else 1)
+    """A reward model from its configuration: its weights lie beside that, not in it."""
+    policy = folder / CONFIG
+    body = _empty(base_of(policy)) if is_adapter(policy) else _of_config(policy)
+    return Critic(body, 2 if (folder / PROCESS_WEIGHTS).is_file() else 1)
 
 
 def _policy(spec: RunSpec) -> PreTrainedModel:
@@ -131,6 +135,10 @@ def _empty(name: str) -> PreTrainedModel:
     if is_adapter(folder):
         return _empty(base_of(folder))
     check_folder(folder)
+    return _of_config(folder)
+
+
+def _of_config(folder: Path) -> PreTrainedModel:
     return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, local_files_only=True))
 
 

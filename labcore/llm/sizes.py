@@ -67,7 +67,8 @@ def of(spec: RunSpec) -> Sizes:
 
 
 def _longest(spec: RunSpec, task: TextTask, policy: Any) -> tuple[int, int]:
-    """Tokens of the longest prompt as the run writes it, and of the longest given answer with its end, if any."""
+    """Tokens of the longest prompt as the run writes it, and of the longest given answer with its end; 0 where answers
+    are sampled."""
     rendering, rows = Rendering.of(_tokenizer(spec, task), policy, spec.knobs), [*_rows(spec, task)]
     made = [rendering.answers([row], given, [True] * len(given)) for row, given in rows if given]
     asked = [row for row, given in rows if not given]

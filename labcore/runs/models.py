@@ -93,7 +93,7 @@ def base_folder(spec: RunSpec) -> Path | None:
     sft = base_spec(spec)
     if sft is None:
         return None
-    folder = bases.take(sft.hash())
+    folder = bases.readable(sft.hash())
     if folder is None:
         raise LabError(f"The base model of {spec.task!r} is gone from {bases.folder(sft.hash())}: start a run of that "
                        "task, which makes it again.")

@@ -41,6 +41,7 @@ TRIES, PAUSE = 20, 0.1  # the kernel takes one change in a tenth of a second
 def give_way_soon() -> None:
     """Give way once this process has used `FIRST_SECONDS` of processor time."""
     signal.signal(signal.SIGPROF, lambda *_: give_way())
+    signal.siginterrupt(signal.SIGPROF, False)  # a library's system call goes on: not each of them tries again
     signal.setitimer(signal.ITIMER_PROF, FIRST_SECONDS)
 
 

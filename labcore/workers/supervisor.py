@@ -181,8 +181,8 @@ def main(preload: Sequence[str] = PRELOAD, fork: bool = CAN_FORK) -> None:
     gc.disable()  # or a fifth of the loading is spent looking for garbage among modules
     for module in preload if fork else ():
         importlib.import_module(module)
-    if mapping := sys.modules.get("transformers.conversion_mapping"):
-        mapping.get_checkpoint_conversion_mapping("llama")  # the table that each worker's first model would wait for
+    if table := getattr(sys.modules.get("transformers.conversion_mapping"), "get_checkpoint_conversion_mapping", None):
+        table("llama")  # each worker's first model would wait for it; another transformers may not have it
     versions.here()  # the workers inherit what it found: the code as it was when these modules were loaded
     store = Store()
     children = (Forking if fork else Spawning)(store)

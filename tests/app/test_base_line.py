@@ -133,9 +133,22 @@ def test_the_first_step_is_waited_for_a_moment_unless_it_is_there_or_the_run_has
     for other in made[1:]:
         live._await_first_step(other)
     assert len(waited) == 3
+    live._await_first_step("deleted-meanwhile")
     monkeypatch.setattr(live, "FIRST_SECONDS", 0)
     live._await_first_step(seed(lab.store, "starting"))
     assert len(waited) == 3
+
+
+def test_a_run_that_is_taken_up_again_while_its_page_is_drawn_is_followed(page, lab, monkeypatch):
+    run_id, looks = seed(lab.store, "stopped"), []
+
+    def look(run):
+        looks.append(run.state)
+        if len(looks) == 1:
+            lab.store.requeue(run_id)
+    monkeypatch.setattr(live.ghost, "look", look)
+    page("llm", run=run_id)
+    assert looks[:2] == ["stopped", "queued"]
 
 
 def test_the_lab_opens_before_the_page_and_leaves_it_to_the_page_to_say_what_is_wrong(monkeypatch):

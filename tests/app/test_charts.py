@@ -134,6 +134,13 @@ def test_held_out_numbers_are_drawn_beside_the_training_curve():
     assert lines(taught, "loss") == ["Loss", "held out"]
 
 
+def test_a_fork_without_a_step_leaves_the_chart_of_its_parent_as_it_is():
+    parent, fork = feed({"reward": 0.5, "exact_match": 0.5, "reward_std": 0.5, **HELD_OUT}), feed()
+    alone = {panel["key"]: panel for panel in panels(parent.spec, [parent], ended=False)}
+    beside = {panel["key"]: panel for panel in panels(fork.spec, [fork, parent], ended=False)}
+    assert beside["reward"] == alone["reward"] and "held_out/accuracy" in str(alone["reward"])
+
+
 def test_without_held_out_rows_nothing_is_said_of_them():
     for found in (feed(), feed({"reward": 0.5, "exact_match": 0.5})):
         assert not [metric for panel in drawn(found).values() for metric in panel["metrics"]

@@ -191,7 +191,8 @@ def test_the_kl_to_the_teacher_is_written_where_it_is_in_the_loss(page, lab, alg
     assert ("teacher_kl" in keys) == (there and algorithm != "gkd"), "GKD's KL has letters of its own"
 
 
-def test_a_knob_that_was_turned_on_stands_in_the_equation_from_then_on():
-    spec = make(algorithm_key="opd", task_key="sort")
+@pytest.mark.parametrize("mix", ["", "mine"])
+def test_a_knob_that_was_turned_on_stands_in_the_equation_from_then_on(mix):
+    spec = make(algorithm_key="opd", task_key="sort", mix=mix)
     assert "KL_t" in equation.written(spec, {"single_step": True}).latex
     assert equation.written(spec, {}).latex == equation.written(spec).latex == spec.row.latex

@@ -11,10 +11,12 @@ import pytest
 from transformers import AutoModelForCausalLM
 
 from labcore.catalog.llm.models import MODELS
+from labcore.catalog.llm.tasks import SORT_SCORER
 from labcore.llm import measured_cost, sizes
 from labcore.llm.session import LlmSession
 from labcore.llm.sizing import memory, passes
 from labcore.runs import jobs
+from labcore.runs.files.paths import home
 from labcore.runs.spec import activity
 from labcore.runs.spec.run_spec import make
 from tests.llm.chat_model import TALKS, chat_folder, written
@@ -22,6 +24,17 @@ from tests.llm.tools import CONFIGS, TINIER, spec
 from tests.words import says
 
 WITHIN = 1 / 3  # of the estimate: what the page says of it
+
+
+@pytest.mark.parametrize("key, asked", [
+    ("teacher", make(algorithm_key="opd", task_key="sort")),
+    ("reward_model", make(algorithm_key="grpo_process", task_key="sort", knobs={
+        "reward_source": "process_reward", "reward_model": SORT_SCORER}))], ids=["teacher", "reward_model"])
+def test_a_model_that_comes_with_the_lab_is_read_and_not_copied(key, asked):
+    assert " " in str(asked.knobs[key]), "a name such as PRM HASH"
+    found = sizes.of(asked)
+    assert {"teacher": "teacher", "reward_model": "scorer"}[key] in [each["name"] for each in found.held]
+    assert not [*home().rglob("*.safetensors")]
 
 
 def test_they_are_those_of_the_session_s_model_and_of_the_longest_texts():

@@ -1,6 +1,7 @@
 """Where the models of a run come from."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,11 @@ def test_where_each_lies():
     assert source(parse("base:a")).weights == str(folder)
     start = source(parse("start:a"))
     assert (start.checkpoint, start.weights, start.spec.seed) == (None, None, BASE_SEED)
+
+
+def test_a_base_that_comes_with_the_lab_is_read_where_it_is():
+    run("a", 20)
+    assert Path(source(parse("base:a")).weights).is_dir() and not [*home().rglob("*.safetensors")]
 
 
 def test_a_base_without_sft_is_the_run_s_own_random_or_given_weights(tmp_path):

@@ -1,6 +1,8 @@
 """A worker gives way to the pages: within its session and, on Linux, among the sessions."""
 
+import ctypes
 import os
+import signal
 import threading
 import time
 
@@ -63,6 +65,22 @@ def test_the_first_of_its_processor_time_is_not_given_away(monkeypatch):
 
     usual = os.nice(0)
     assert in_child(given) == str([usual, min(usual + NICENESS, NICEST), True])
+
+
+def test_a_library_that_waits_for_the_system_is_not_interrupted():
+    """Python's own calls try again; a call of the C library would fail. Older kernels signal the thread that waits."""
+    def given() -> int:
+        reader, writer = os.pipe()
+        give_way_soon()
+
+        def other() -> None:
+            for step in (lambda: os.kill(os.getpid(), signal.SIGPROF), lambda: os.write(writer, b"x")):
+                time.sleep(0.1)
+                step()
+        threading.Thread(target=other).start()
+        return ctypes.CDLL(None).read(reader, ctypes.create_string_buffer(1), 1)
+
+    assert in_child(given) == "1"
 
 
 @pytest.mark.skipif(not AUTOGROUP.exists(), reason="this system does not share its cores between sessions")

@@ -1,11 +1,13 @@
 """The supervisor's bookkeeping, without processes."""
 
+import gc
 import os
 import platform
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +16,7 @@ from labcore.runs.files.paths import log_file
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store import process
 from labcore.runs.store.store import Store
+from labcore.workers import supervisor
 from labcore.workers.children import CAN_FORK
 from labcore.workers.executors.executor import Ended
 from labcore.workers.supervisor import AGAIN_SECONDS, LOOK_SECONDS, Supervisor
@@ -275,3 +278,15 @@ def test_a_worker_that_is_stopped_as_soon_as_it_is_forked_is_stopped(tmp_path):
     done = subprocess.run([sys.executable, "-c", SIGNALLED_AT_ONCE], cwd=tmp_path, stdin=subprocess.PIPE, text=True,
                           capture_output=True, timeout=60, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.stdout.split() == ["-15", "0"], done.stderr
+
+
+def test_another_transformers_may_lack_the_table_that_is_made_beforehand(monkeypatch):
+    def store():
+        raise LabError("as far as this test goes")
+    monkeypatch.setitem(sys.modules, "transformers.conversion_mapping", ModuleType("conversion_mapping"))
+    monkeypatch.setattr(supervisor, "Store", store)
+    try:
+        with pytest.raises(LabError, match="as far as"):
+            supervisor.main(preload=(), fork=False)
+    finally:
+        gc.enable()

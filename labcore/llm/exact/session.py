@@ -82,7 +82,8 @@ class Measured:
 @dataclass
 class ExactSession(LlmSession):
     """A session that adds exact values to each record. `beginning` is the policy that they are compared with: the
-    reference, or a frozen copy of the initial policy if the algorithm has no reference. """
+    reference, or a frozen copy of the initial policy if the algorithm has no reference. `enumerated` and `measured` are
+    computed on demand."""
 
     beginning: nn.Module | None = None
     enumerated: Enumerated | None = field(default=None, repr=False)

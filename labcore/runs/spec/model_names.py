@@ -163,15 +163,16 @@ def is_published(name: str) -> bool:
     return may_be_hub_id(name) or (path_of(os.path.expanduser(name)).is_dir() and not _left_anything(name))
 
 
-def reward_model_of(name: str) -> Path:
-    """The checkpoint of the run that trained the reward model `name`, RUN or RUN@STEP. Raises LabError if nothing is
-    called so, it is no reward model, or it cannot be fetched."""
-    return storage.fetch(_reward_model(name))
+def reward_model_of(name: str, looks: bool = False) -> Path:
+    """The checkpoint of the run that trained the reward model `name`, RUN or RUN@STEP. One that comes with the lab is
+    copied into the lab's folder, unless somebody only `looks`. Raises LabError if nothing is called so, it is no reward
+    model, or it cannot be fetched."""
+    return storage.fetch(_reward_model(name, looks))
 
 
-def _reward_model(name: str) -> Path:
+def _reward_model(name: str, looks: bool = False) -> Path:
     """The folder of the reward model of that name, without fetching it from the object store."""
-    if (kept := _WITH_LAB.fullmatch(name.strip())) and (folder := _base(kept["base"])):
+    if (kept := _WITH_LAB.fullmatch(name.strip())) and (folder := _base(kept["base"], looks)):
         return folder
     found = read(name)
     if found is None or found.stage or found.sft or not _left_anything(found.run):
@@ -243,8 +244,7 @@ def teacher_here(name: str) -> Path | None:
     found = None if name in built_in() or may_be_hub_id(name) else read(name)
     if found is None or path_of(os.path.expanduser(name)).is_dir():
         return None
-    kept = bases.readable(found.sft) if found.sft else None
-    folder = _folder(found) if not found.sft else kept and kept / "model"
+    folder = _base(found.sft, looks=True) if found.sft else _folder(found)
     return folder if folder and folder.is_dir() else None
 
 
@@ -285,10 +285,11 @@ def _folder(model: Model) -> Path | None:
     return policies.get(max(policies, default=0) if model.step is None else model.step)
 
 
-def _base(name: str) -> Path | None:
-    """The folder of a base's weights, also of one that comes with the lab and was never wanted yet."""
+def _base(name: str, looks: bool = False) -> Path | None:
+    """The folder of a base's weights, also of one that comes with the lab and was never wanted yet: who only `looks`
+    reads it from the package."""
     try:
-        found = bases.take(name)
+        found = bases.readable(name) if looks else bases.take(name)
     except OSError as error:
         raise LabError(f"The base model {name} cannot be copied to {home()} ({os_reason(error)}): free some space, or "
                        "check the folder's permissions.") from error

@@ -45,7 +45,7 @@ def test_the_base_is_asked_where_there_is_one():
     add = make(algorithm_key="grpo", task_key="add")
     before, after = (first_answers({"spec": asked_of(add)["spec"], "base": base, "count": 64})
                      for base in (None, base_spec(add).hash()))
-    assert bases.folder(base_spec(add).hash()).exists()
+    assert bases.shipped(base_spec(add).hash()) and not bases.folder(base_spec(add).hash()).exists(), "read, not copied"
     assert sum(answer["exact"] for answer in before["answers"]) == 0
     assert sum(answer["exact"] for answer in after["answers"]) > 5
 
