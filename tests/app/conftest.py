@@ -1,5 +1,6 @@
 """A lab in a temporary folder, without processes: pages are run in this one by AppTest."""
 
+import shutil
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ import app.jobs
 import app.lab
 import app.training.bar
 from labcore.runs import jobs
+from labcore.runs.store.store import Store
 from tests.analysis.compare import tools
 from tests.app.asking import Answering, trained
 from tests.app.seeding import ran
@@ -71,7 +73,8 @@ def no_supervisor(monkeypatch):
 
 
 @pytest.fixture
-def lab(tmp_path, monkeypatch):
+def lab(tmp_path, monkeypatch, new_store):
+    shutil.copyfile(new_store, tmp_path / "lab.db")
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
     monkeypatch.delenv("RL_LAB_STORE", raising=False)
     monkeypatch.setattr(app.training.bar, "START_SECONDS", 0)  # that launcher starts nothing
@@ -107,9 +110,24 @@ def asked(lab):
     return Answering(lab.launcher)
 
 
+@pytest.fixture(scope="session")
+def stored_pair(tmp_path_factory):
+    """The home and the runs of `pair`."""
+    home = tmp_path_factory.mktemp("pair")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RL_LAB_HOME", str(home))
+        store = Store()
+        runs = [tools.stored(store, [level + 0.01 * number] * 8, seed=number, algorithm=key,
+                             kl=[0.01 * number + 0.1] * 8)
+                for key, level in (("grpo", 0.9), ("rloo", 0.4)) for number in range(3)]
+        store.dispose()
+    return home, runs
+
+
 @pytest.fixture
-def pair(lab):
-    """Three seeds of GRPO, clearly above three of RLOO."""
-    return [tools.stored(lab.store, [level + 0.01 * number] * 8, seed=number, algorithm=key,
-                         kl=[0.01 * number + 0.1] * 8)
-            for key, level in (("grpo", 0.9), ("rloo", 0.4)) for number in range(3)]
+def pair(lab, stored_pair, tmp_path):
+    """Three seeds of GRPO, clearly above three of RLOO, in a lab without other runs."""
+    home, runs = stored_pair
+    lab.store.dispose()
+    shutil.copytree(home, tmp_path, dirs_exist_ok=True)
+    return [*runs]
