@@ -9,7 +9,8 @@ import pytest
 import streamlit as st
 from streamlit import config
 from streamlit.components.v2 import manifest_scanner
-from streamlit.testing.v1 import AppTest
+from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+from streamlit.testing.v1 import AppTest, local_script_runner
 
 import app.jobs
 import app.lab
@@ -50,9 +51,12 @@ class FakeLauncher:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def packages_searched_once():
-    """Every AppTest searches all installed packages for components, which takes longer than the page itself."""
+def packages_searched_and_scripts_compiled_once():
+    """Every AppTest searches all installed packages for components, which takes longer than the page itself, and
+    compiles the scripts of the page, each run of it anew."""
+    scripts = ScriptCache()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_script_runner, "ScriptCache", lambda: scripts)
         patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
         yield
 
