@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
@@ -128,7 +128,7 @@ class RunSpec:
         return found
 
     def to_json(self) -> str:
-        fields = asdict(self)
+        fields = {**vars(self)}
         if not self.parent:
             del fields["twin"]  # so that the hash of what is no fork stays what it was, and its base model is found
         for name in ("mix", "tool"):
