@@ -51,7 +51,7 @@ class FakeLauncher:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def packages_searched_and_scripts_compiled_once():
+def searched_and_compiled_once():
     """Every AppTest searches all installed packages for components, which takes longer than the page itself, and
     compiles the scripts of the page, each run of it anew."""
     scripts = ScriptCache()
