@@ -63,14 +63,17 @@ def is_box(scope: str, knob: Knob, key: str) -> bool:
 
 def check(scope: str) -> None:
     """Raise LabError where a box holds a number that its knob cannot have."""
-    for knob, _ in _boxes(scope).values():
-        if why := fault(scope, knob):
+    for knob, key in _boxes(scope).values():
+        if why := _fault(knob, key):
             raise LabError(why)
 
 
 def fault(scope: str, knob: Knob) -> str:
     """Why the knob cannot have what its box holds, in a sentence; empty where it can."""
-    _, key = _boxes(scope)[knob.key]
+    return _fault(knob, _boxes(scope)[knob.key][1])
+
+
+def _fault(knob: Knob, key: str) -> str:
     try:
         if st.session_state.get(key) is not None:  # else it is drawn no more, or empty where it may be
             knob.check(st.session_state[key])

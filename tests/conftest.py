@@ -116,9 +116,24 @@ def lab_home(labs, monkeypatch):
     return home
 
 
-@pytest.fixture
-def store():
-    """The store of that home."""
+@pytest.fixture(scope="session")
+def new_store(labs):
+    """The file of a store without runs: a copy of it takes a quarter of the time that its tables take."""
     from labcore.runs.store.store import Store
 
+    home = next(labs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RL_LAB_HOME", str(home))
+        Store().dispose()
+    return home / "lab.db"
+
+
+@pytest.fixture
+def store(lab_home, new_store):
+    """The store of that home."""
+    from labcore.runs.files.paths import made
+    from labcore.runs.store.store import Store
+
+    made(lab_home)
+    shutil.copyfile(new_store, lab_home / "lab.db")
     return Store()

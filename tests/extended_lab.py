@@ -18,9 +18,9 @@ from labcore.exports.handover.tools import TOOLS
 from labcore.runs import mixes
 from labcore.runs.spec.run_spec import make
 from labcore.workers.worker import drive
-from tests.app.conftest import as_the_server_is_set, lab, no_supervisor, packages_searched_once, page
+from tests.app.conftest import as_the_server_is_set, lab, no_supervisor, page, searched_and_compiled_once
 
-__all__ = ["as_the_server_is_set", "lab", "no_supervisor", "packages_searched_once", "page"]
+__all__ = ["as_the_server_is_set", "lab", "no_supervisor", "page", "searched_and_compiled_once"]
 ONLINE = {"sft_steps": 0, "advantage": "group_median", "normalisation": "spread_only", "surrogate": "tempered",
           "exponent": 0.7, "kl_estimator": "half_chi2", "beta": 0.1, "prompts_per_step": 4, "group_size": 4,
           "updates_per_batch": 2}

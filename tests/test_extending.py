@@ -117,7 +117,7 @@ def test_what_was_added_is_there_from_the_first_step_to_the_hand_over(tmp_path: 
     for folder in ("labcore", "app", "pages"):
         shutil.copytree(root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("static"))
     (tmp_path / "app" / "static").mkdir()
-    for name in ("extended_lab", "app/conftest", "app/asking", "app/seeding", "analysis/compare/tools"):
+    for name in ("conftest", "extended_lab", "app/conftest", "app/asking", "app/seeding", "analysis/compare/tools"):
         copied = tmp_path / "tests" / f"{name}.py"
         copied.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(root / "tests" / f"{name}.py", copied)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import streamlit as st
 
@@ -17,6 +18,7 @@ from app.marked import worded
 from app.session import show_error
 from app.tokens import literal
 from app.widget_state import widget_state
+from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
 from labcore.catalog.knob import Knob, Value
 from labcore.catalog.mix import row as mixed
@@ -43,12 +45,18 @@ def look_of(draft: Draft) -> MixSummary | None:
     row = draft.row
     if not mixed.can_be_mixed(row):
         return None
-    seen = summarise(row.key, draft.values, draft.task_row, draft.weights)
+    seen = _summary(row.key, tuple(draft.values.items()), draft.kind.key, draft.task_row.key, draft.weights)
     # A choice that a number alone puts out of use, as β = 0 does the place of the KL, is not another one.
     parts = tuple(each for each in seen.nearest.parts if draft.values.get(each.knob.key) != each.theirs)
     changed = draft.fields["mix"] or seen.nearest.row.key != row.key or parts
     # Numbers alone do not make another algorithm, and are redrawn by their own knobs.
     return replace(seen, nearest=replace(seen.nearest, parts=parts, numbers=())) if changed else None
+
+
+@lru_cache(maxsize=32)
+def _summary(algorithm: str, values: tuple[tuple[str, Value], ...], kind: str, task: str, weights: str) -> MixSummary:
+    """Several parts of a page ask for it, and it compares the values with each algorithm of the loop."""
+    return summarise(algorithm, dict(values), kinds.task(task, kind), weights)
 
 
 def of_numbers(draft: Draft) -> str:

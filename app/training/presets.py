@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from urllib.parse import quote
 
 import streamlit as st
@@ -87,15 +88,17 @@ def _of_both(preset: Preset) -> str:
     said = [preset.change + "."]
     if preset.key in recorded():
         curves = recorded()[preset.key].curves
-        said.append("Recorded: " + "; ".join(_ends(_metric(preset, key), curves[key]) for key in preset.drawn) + ".")
+        ends = (_ends(_metric(preset.key, key), curves[key]) for key in preset.drawn)
+        said.append(f"Recorded: {'; '.join(ends)}.")
     if preset.beside:
         said.append(f"Grey line: {METRICS[preset.drawn[0]].inline} of {PRESETS[preset.beside].label}.")
     return literal(" ".join(said))
 
 
-def _metric(preset: Preset, key: str) -> Metric:
+@cache
+def _metric(preset: str, key: str) -> Metric:
     """A metric as the run of a preset calls it, with few digits."""
-    spec = spec_of(preset)
+    spec = spec_of(PRESETS[preset])
     return replace(in_run(key, spec.row, spec.task_row, spec.knobs), digits=2)
 
 
@@ -199,7 +202,7 @@ def picture(preset: Preset) -> str:
                     '"non-scaling-stroke"/>' for values, colour in lines)
     svg = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" '
            f'fill="none" stroke-width="1.75" stroke-linejoin="round">{drawn}</svg>')
-    metric = _metric(preset, first)
+    metric = _metric(preset.key, first)
     label = (f"{metric.label} of a recorded run: {metric_text(metric, curves[first][0])} at the start, "
              f"{metric_text(metric, curves[first][-1])} at the end")
     # An element svg would be taken out of the page's HTML; an image of one is not.

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from labcore.errors import ECHO, LabError, listed, quoted
@@ -75,7 +76,7 @@ class Knob:
     def type(self) -> type:
         return type(self.default)
 
-    @property
+    @cached_property
     def sign(self) -> str:
         """The symbol in plain letters, as it stands in a line of text: "ε_low"; empty where there is none."""
         return re.sub(r"\\[A-Za-z]+", lambda match: LETTERS.get(match[0], match[0][1:]), self.symbol).translate(

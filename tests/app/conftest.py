@@ -1,5 +1,6 @@
 """A lab in a temporary folder, without processes: pages are run in this one by AppTest."""
 
+import shutil
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -8,11 +9,13 @@ import pytest
 import streamlit as st
 from streamlit import config
 from streamlit.components.v2 import manifest_scanner
-from streamlit.testing.v1 import AppTest
+from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+from streamlit.testing.v1 import AppTest, local_script_runner
 
 import app.jobs
 import app.lab
 from labcore.runs import jobs
+from labcore.runs.store.store import Store
 from tests.analysis.compare import tools
 from tests.app.asking import Answering, trained
 from tests.app.seeding import ran
@@ -47,9 +50,12 @@ class FakeLauncher:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def packages_searched_once():
-    """Every AppTest searches all installed packages for components, which takes longer than the page itself."""
+def searched_and_compiled_once():
+    """Every AppTest searches all installed packages for components, which takes longer than the page itself, and
+    compiles the scripts of the page, each run of it anew."""
+    scripts = ScriptCache()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_script_runner, "ScriptCache", lambda: scripts)
         patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
         yield
 
@@ -70,7 +76,8 @@ def no_supervisor(monkeypatch):
 
 
 @pytest.fixture
-def lab(tmp_path, monkeypatch):
+def lab(tmp_path, monkeypatch, new_store):
+    shutil.copyfile(new_store, tmp_path / "lab.db")
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
     monkeypatch.delenv("RL_LAB_STORE", raising=False)
     monkeypatch.setattr(app.jobs, "AT_ONCE_SECONDS", 0)  # and does no job a moment later
@@ -105,9 +112,24 @@ def asked(lab):
     return Answering(lab.launcher)
 
 
+@pytest.fixture(scope="session")
+def stored_pair(tmp_path_factory):
+    """The home and the runs of `pair`."""
+    home = tmp_path_factory.mktemp("pair")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RL_LAB_HOME", str(home))
+        store = Store()
+        runs = [tools.stored(store, [level + 0.01 * number] * 8, seed=number, algorithm=key,
+                             kl=[0.01 * number + 0.1] * 8)
+                for key, level in (("grpo", 0.9), ("rloo", 0.4)) for number in range(3)]
+        store.dispose()
+    return home, runs
+
+
 @pytest.fixture
-def pair(lab):
-    """Three seeds of GRPO, clearly above three of RLOO."""
-    return [tools.stored(lab.store, [level + 0.01 * number] * 8, seed=number, algorithm=key,
-                         kl=[0.01 * number + 0.1] * 8)
-            for key, level in (("grpo", 0.9), ("rloo", 0.4)) for number in range(3)]
+def pair(lab, stored_pair, tmp_path):
+    """Three seeds of GRPO, clearly above three of RLOO, in a lab without other runs."""
+    home, runs = stored_pair
+    lab.store.dispose()
+    shutil.copytree(home, tmp_path, dirs_exist_ok=True)
+    return [*runs]

@@ -23,7 +23,6 @@ from tests.every import every
 from tests.exports.handover.conftest import plan
 
 EVERY = [(family, choice) for family in choices.FAMILIES for choice in family]
-IDS = [f"{family.key}-{choice.key}" for family, choice in EVERY]
 NOT_MIXED = (choices.SFT_LOSS, choices.STEP_LABELS)  # choices of loops that have no mixes
 TIMES = 30
 
@@ -54,7 +53,7 @@ DECLARED = [(family, choice) for family, choice in EVERY if choice.worked and fa
     choices.RATIO, choices.SURROGATE, choices.KL_ESTIMATOR, choices.SFT_LOSS)]
 
 
-@pytest.mark.parametrize("family, choice", DECLARED, ids=[choice.key for _, choice in DECLARED])
+@every("family, choice", DECLARED)
 def test_the_arithmetic_in_words_is_the_function(family, choice):
     """For numbers drawn at random, of either sign and on either side of a bound."""
     luck = random.Random(1)
@@ -78,7 +77,7 @@ GROUPED = [choice for choice in choices.ADVANTAGE
            if choice.worked and choice.key not in OF_BATCH and choice.level == "sequence"]
 
 
-@pytest.mark.parametrize("choice", GROUPED, ids=lambda choice: choice.key)
+@every("choice", GROUPED)
 def test_the_arithmetic_of_an_advantage_is_its_function(choice):
     luck = random.Random(2)
     for _ in range(TIMES):
@@ -102,9 +101,8 @@ def test_the_opponent_s_reward_has_no_digits_of_rounding(opponent):
     assert f"exp({plain(opponent)} − 1.0000)" in line.worked, line
 
 
-@pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.level == "sequence"],
-                         ids=lambda choice: choice.key)
-@pytest.mark.parametrize("advantage", [-40.0, -0.5, 0.5, 3.0])
+@every("choice, advantage", [(choice, advantage) for choice in choices.ADVANTAGE if choice.level == "sequence"
+                             for advantage in (-40.0, -0.5, 0.5, 3.0)])
 def test_no_advantage_breaks_its_arithmetic(choice, advantage):
     """A sure win has ½, and normalised ones may have any size."""
     group = {"completions": [{"reward": reward, "advantages": [advantage]} for reward in (0.0, 1000.0)]}
@@ -113,8 +111,7 @@ def test_no_advantage_breaks_its_arithmetic(choice, advantage):
         assert line.result
 
 
-@pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.teacher],
-                         ids=lambda choice: choice.key)
+@every("choice", [choice for choice in choices.ADVANTAGE if choice.teacher])
 def test_the_arithmetic_of_a_teacher_s_grade_is_its_function(choice):
     """Without a discount a token's grade is its own log-ratio; with one it is also that of later tokens."""
     theirs, own = [-0.5, -2.0], [-1.25, -0.25]
@@ -129,16 +126,15 @@ def test_the_arithmetic_of_a_teacher_s_grade_is_its_function(choice):
         assert float(line.result.replace("−", "-")) == pytest.approx(value) and "−" in line.worked
 
 
-@pytest.mark.parametrize("choice", [choice for choice in choices.ADVANTAGE if choice.group and not choice.by_part
-                                    and choice.level == "sequence"],
-                         ids=lambda choice: choice.key)
+@every("choice", [choice for choice in choices.ADVANTAGE if choice.group and not choice.by_part
+                  and choice.level == "sequence"])
 def test_the_baseline_of_a_group_is_known_unless_it_is_its_best(choice):
     group = {"completions": [{"reward": reward, "advantage": 0.25, "advantages": [0.25]} for reward in (1.0, 0.5)]}
     found = credit.baseline(group, group["completions"][0], {"advantage": choice.key})
     assert (found is None) == (choice.key in ("best_over_rest", "best_of_subsets"))
 
 
-@pytest.mark.parametrize("loss", [loss for loss in choices.PREFERENCE_LOSS if loss.worked], ids=lambda loss: loss.key)
+@every("loss", [loss for loss in choices.PREFERENCE_LOSS if loss.worked])
 def test_the_arithmetic_of_a_preference_loss_is_its_function(loss):
     luck = random.Random(3)
     for _ in range(TIMES):
@@ -150,8 +146,7 @@ def test_the_arithmetic_of_a_preference_loss_is_its_function(loss):
         assert words.number(loss, of) == pytest.approx(float(expected))
 
 
-@pytest.mark.parametrize("family, choice", [pytest.param(*each, id=name) for each, name in zip(EVERY, IDS, strict=True)
-                                            if each[0] not in NOT_MIXED])
+@every("family, choice", [each for each in EVERY if each[0] not in NOT_MIXED])
 def test_a_mix_with_it_is_shown_and_explained(family, choice):
     values = filled(family, choice)
     base = "ppo" if "surrogate" in values else "dpo"
@@ -189,7 +184,7 @@ def test_the_microscope_has_a_number_where_there_is_no_arithmetic(family, choice
     assert [(line.result, line.worked, line.note) for line in found] == [("0.2500", "", choice.label)]
 
 
-@pytest.mark.parametrize("surrogate", choices.SURROGATE.members, ids=lambda choice: choice.key)
+@every("surrogate", choices.SURROGATE.members)
 def test_a_surrogate_of_a_ratio_logs_a_metric_that_a_chart_draws(surrogate):
     for metric in surrogate.logs:
         assert METRICS[f"surrogate/{surrogate.key}"] == metric and metric.label and metric.help
@@ -201,7 +196,7 @@ def test_no_knob_of_the_explorer_has_the_name_of_something_else_in_its_link():
     assert KNOBS.keys() < {each.name for each in fields(Place)}
 
 
-@pytest.mark.parametrize("surrogate", choices.SURROGATE.members, ids=lambda choice: choice.key)
+@every("surrogate", choices.SURROGATE.members)
 def test_a_surrogate_says_whether_it_takes_a_ratio_and_cuts_on_declared_sides(surrogate):
     names, _ = parameters(member(choices.SURROGATE, surrogate.key))
     assert surrogate.needs_ratio == ("ratio" in names)

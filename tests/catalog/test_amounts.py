@@ -62,11 +62,11 @@ def signed_formats(source: str, all_of_them: bool) -> list[str]:
     def wanted(node: ast.AST) -> bool:
         return (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"
                 and [each.value for each in node.args if isinstance(each, ast.Constant)] == ["-", "−"])
-    tree = ast.parse(source)
-    places = [tree] if all_of_them else [node for node in ast.walk(tree) if wanted(node)]
-    specs = {ast.unparse(part): ast.unparse(part.format_spec) for part in ast.walk(tree)
+    nodes = [*ast.walk(ast.parse(source))]
+    specs = {ast.unparse(part): ast.unparse(part.format_spec) for part in nodes
              if isinstance(part, ast.FormattedValue) and part.format_spec}
-    below = {ast.unparse(part) for place in places for part in ast.walk(place) if isinstance(part, ast.FormattedValue)}
+    places = [nodes] if all_of_them else [ast.walk(node) for node in nodes if wanted(node)]
+    below = {ast.unparse(part) for place in places for part in place if isinstance(part, ast.FormattedValue)}
     return [text for text, spec in specs.items() if "." in spec and ("+" in spec or text in below) and "z" not in spec]
 
 

@@ -18,6 +18,7 @@ from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.errors import LabError
 from labcore.llm.probes.one_batch import as_of
 from labcore.maths.call import beside, member
+from tests.every import every
 from tests.llm.tools import records, session, spec
 
 FAMILY = {family.key: family for family in FAMILIES}
@@ -200,7 +201,7 @@ def they_run(row: str, changes: list[tuple[str, str]]) -> None:
         assert math.isfinite(record.metrics["loss"]) and moves, (row, knob, choice)
 
 
-@pytest.mark.parametrize("row", REFUSED_BY)
+@every("row", REFUSED_BY)
 def test_or_is_refused_in_words(row):
     for knob, choice in REFUSED_BY[row]:
         with pytest.raises(LabError) as refusal:

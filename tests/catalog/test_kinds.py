@@ -112,7 +112,7 @@ def test_the_networks_of_a_deep_row_fit_its_optimizers(name):
 
 # ---------------------------------------------------------------------------- rows
 
-@pytest.mark.parametrize("key, row", ROWS)
+@every("key, row", ROWS)
 def test_a_default_spec_is_valid_and_survives_json(key, row, data):
     for work in TASKS_OF[key, row]:
         knobs = {knob.key: knob.default for knob in knobs_of(algorithm(row, key), task(work, key))}

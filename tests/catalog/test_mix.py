@@ -31,7 +31,7 @@ def filled(algorithm: str, **moved):
     return {knob.key: SORT.own(row.loop, row.key).get(knob.key, knob.default) for knob in row.knobs} | moved
 
 
-@pytest.mark.parametrize("key", MIXED)
+@every("key", MIXED)
 def test_a_named_row_is_nearest_to_itself_wherever_it_began(key):
     """From itself and some others: each row is begun from as often as it is found."""
     same = [other for other in MIXED if ALGORITHMS[other].loop == ALGORITHMS[key].loop]
@@ -198,7 +198,7 @@ def mended(base, moved, cure):
     return {*cautions(loop, filled(base, **moved))} - {*cautions(loop, filled(base, **moved | cure))}
 
 
-@pytest.mark.parametrize("base, moved, cure", BEWARE)
+@every("base, moved, cure", BEWARE)
 def test_a_caution_is_given_and_goes_once_it_is_mended(base, moved, cure):
     assert mended(base, moved, cure)
 

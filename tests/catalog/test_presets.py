@@ -17,7 +17,7 @@ from labcore.runs.presets import preset_of, spec_of, unwatched
 from labcore.runs.spec.run_spec import RunSpec, make
 from tests.every import every
 
-ALL = pytest.mark.parametrize("each", PRESETS.values(), ids=PRESETS)
+ALL = every("each", PRESETS.values())
 AT_ONCE = ("no_traces", "long_traces")  # two seconds together: no part of `long`
 
 

@@ -3,8 +3,6 @@
 import re
 from itertools import groupby
 
-import pytest
-
 from labcore.analysis.doctor.finding import KEY
 from labcore.analysis.doctor.rules import RULES
 from labcore.analysis.lessons.folders import lessons
@@ -13,6 +11,7 @@ from labcore.catalog.metrics import METRICS
 from labcore.catalog.question import TOPICS, Question
 from labcore.catalog.questions import QUESTIONS
 from labcore.runs.spec.run_spec import every_knob
+from tests.every import every
 
 FINDINGS = {rule.key for rule in RULES} | {KEY}
 
@@ -22,7 +21,7 @@ def test_every_finding_of_the_doctor_has_a_question():
     assert all(rule in questions.of_finding(rule).findings for rule in FINDINGS)
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.key)
+@every("question", QUESTIONS)
 def test_a_question_is_about_what_exists_and_its_answer_is_short(question: Question):
     assert {*question.metrics} <= METRICS.keys() and {*question.knobs} <= every_knob().keys()
     assert question.lesson in {"", *(lesson.name for lesson in lessons()[0])}

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 
 from labcore.catalog.choices import needs_teacher
@@ -18,10 +17,11 @@ from labcore.llm.networks import (
     TEACHER,
     needed,
 )
+from tests.every import every
 from tests.llm.tools import session, shake, spec, weights
 
 
-@pytest.mark.parametrize("key", ALGORITHMS)
+@every("key", ALGORITHMS)
 def test_a_run_holds_the_networks_of_its_row(key):
     row, started = ALGORITHMS[key], session(key)
     built = tuple(name for name in started.models if name not in BROUGHT)

@@ -53,8 +53,7 @@ def test_what_a_choice_cuts_off_is_a_function_beside_it():
     assert cut_of(SURROGATE, "score_function") is None
 
 
-@pytest.mark.parametrize(("family", "key"), MEMBERS, ids=[f"{family.key}-{key}" for family, key in MEMBERS])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@every("family, key, dtype", [(*member, dtype) for member in MEMBERS for dtype in (torch.float64, torch.float32)])
 def test_every_choice_keeps_dtype_and_shape(batch, family, key, dtype):
     tensors = {name: value.to(dtype) if torch.is_floating_point(value) else value
                for name, value in batch.items() if isinstance(value, torch.Tensor)}

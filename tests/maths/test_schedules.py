@@ -2,12 +2,15 @@
 bonus that move by themselves, by hand.
 """
 
+from itertools import product
+
 import pytest
 import torch
 from transformers import get_scheduler
 
 from labcore.catalog.llm.optimizer import SCHEDULE
 from labcore.maths.schedules import SCHEDULES, adaptive_entropy, adaptive_kl
+from tests.every import every
 
 THEIRS = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
@@ -27,10 +30,9 @@ def test_every_choice_has_its_function():
     assert tuple(SCHEDULES) == SCHEDULE.choices and SCHEDULE.default == "constant"
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-@pytest.mark.parametrize("warmup", [0, 1, 3, 10, 20])
-@pytest.mark.parametrize("updates_per_step", [1, 4])
-def test_the_factors_are_those_of_get_scheduler(name, warmup, updates_per_step, steps=10):
+@every("name, warmup, updates_per_step", [*product(SCHEDULES, (0, 1, 3, 10, 20), (1, 4))])
+def test_the_factors_are_those_of_get_scheduler(name, warmup, updates_per_step):
+    steps = 10
     ours = [SCHEDULES[name](update / updates_per_step, warmup, steps) for update in range(steps * updates_per_step)]
     assert ours == pytest.approx(theirs(name, warmup * updates_per_step, steps * updates_per_step), abs=1e-12)
 

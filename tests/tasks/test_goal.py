@@ -8,7 +8,6 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from _pytest.mark import ParameterSet
 
 from labcore.catalog import kinds
 from labcore.catalog.choices import REWARD
@@ -20,6 +19,7 @@ from labcore.runs.spec.run_spec import RunSpec, knobs_of
 from labcore.tasks.environment import Episode
 from labcore.tasks.goal import example, wrong
 from labcore.tasks.task import Problem, make_task
+from tests.every import every
 from tests.words import says
 
 SUBJECTS = ("The model ", "The agent ", "The method ")
@@ -29,12 +29,12 @@ FILES = {"prompts": [{"prompt": "What is 3 + 4?", "answer": "7", "completions": 
          "text": ["It was a dark and stormy night. " * 20]}
 
 
-def specs() -> Iterator[ParameterSet]:
+def specs() -> Iterator[RunSpec]:
     """A run of every task by an algorithm of every loop that learns it."""
     for kind in kinds.KINDS.values():
         for task in kind.tasks.values():
-            for loop, row in {row.loop: row for row in [*kind.algorithms.values()][::-1] if row.learns(task)}.items():
-                yield pytest.param(spec(kind.key, row.key, task.key), id=f"{kind.key} {task.key} {loop}")
+            for row in {row.loop: row for row in [*kind.algorithms.values()][::-1] if row.learns(task)}.values():
+                yield spec(kind.key, row.key, task.key)
 
 
 def spec(kind: str, algorithm: str, task: str, data: str | None = None, **moved: Value) -> RunSpec:
@@ -50,7 +50,7 @@ def written(folder: Path, name: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("spec", [*specs()])
+@every("spec", [*specs()])
 def test_every_task_says_what_is_learnt_with_a_true_example(spec: RunSpec, tmp_path: Path) -> None:
     task, kind = spec.task_row, spec.kind_row
     if task.data:

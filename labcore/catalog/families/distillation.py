@@ -30,10 +30,14 @@ JSD_BETA = Knob(
     "KL.", "live", 0.0, 1.0, (0.0, 1.0), r"\beta_J", group="loss", aliases="gkd beta")
 
 
-
 def taught_by_itself(row: Algorithm) -> bool:
     """Whether a row's teacher is its own reference model; then the defaults of the task and the model do not apply."""
-    return any(knob.key == TEACHER.key and knob.default == SELF for knob in row.knobs)
+    return any(map(is_itself, row.knobs))
+
+
+def is_itself(knob: Knob) -> bool:
+    """Whether it is the teacher of such a row."""
+    return knob.key == TEACHER.key and knob.default == SELF
 
 
 SINGLE_STEP = Knob(

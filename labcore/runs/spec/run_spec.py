@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
@@ -15,7 +15,7 @@ from typing import Any
 
 from labcore.catalog import kinds, watch
 from labcore.catalog.algorithm import Algorithm
-from labcore.catalog.families.distillation import TEACHER, taught_by_itself
+from labcore.catalog.families.distillation import is_itself
 from labcore.catalog.goal import Goal
 from labcore.catalog.kinds import Kind
 from labcore.catalog.knob import Knob, Value, suggestion
@@ -128,7 +128,7 @@ class RunSpec:
         return found
 
     def to_json(self) -> str:
-        fields = asdict(self)
+        fields = {**vars(self)}
         if not self.parent:
             del fields["twin"]  # so that the hash of what is no fork stays what it was, and its base model is found
         for name in ("mix", "tool"):
@@ -223,10 +223,8 @@ def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) 
     `weights` is how these are learnt (`weights_of`): pretrained ones have defaults of their own.
     """
     own = task_row.own(row.loop, row.key)
-    if taught_by_itself(row):
-        own = {key: value for key, value in own.items() if key != TEACHER.key}
-    of_row, of_task = (tuple(knob.with_default(own[knob.key]) if knob.key in own else knob for knob in knobs)
-                       for knobs in (row.knobs, task_row.knobs))
+    of_row, of_task = (tuple(knob.with_default(own[knob.key]) if knob.key in own and not is_itself(knob) else knob
+                             for knob in knobs) for knobs in (row.knobs, task_row.knobs))
     return pretrained.fitted(of_row + of_task, pretrained.defaults(row, task_row, weights))
 
 
@@ -322,7 +320,9 @@ def _row(kind: str, algorithm_key: str, mix: str) -> Algorithm:
 
 def _with_defaults(known: Mapping[str, Knob], given: Mapping[str, Any]) -> dict[str, Value]:
     """Every knob with the value given, or its default. Raises LabError where one is out of bounds."""
-    filled = {key: knob.check(given.get(key, knob.default)) for key, knob in known.items()}
+    # A page has some eighty specs made whenever it is drawn, and most of their values are the declared ones.
+    filled = {key: value if (value := given.get(key, knob.default)) is knob.default else knob.check(value)
+              for key, knob in known.items()}
     for knob in pretrained.of_length((*known.values(),), filled):
         filled[knob.key] = filled[knob.key] if knob.key in given else knob.check(knob.default)
     if filled.get("rollouts") == "vllm" and "importance_cap" not in given:

@@ -26,6 +26,7 @@ from labcore.runs.store.schema import MOST_NAME, controls, events, marks, meta, 
 
 _AT_ONCE = 1000  # rows of a long run that are written by one statement: their texts take as much memory again
 _COUNT = re.compile(r"[0-9]{1,9}")  # a number of runs
+_OWNER = sa.select(runs.c.pid, runs.c.host, runs.c.state).where(runs.c.id == sa.bindparam("run")).with_for_update()
 _APART = 1e-6  # seconds between runs that are made at once: lists are in the order of time
 
 
@@ -208,8 +209,7 @@ def step(connection: sa.Connection, run_id: str) -> int:
 
 def check_owner(connection: sa.Connection, run_id: str) -> None:
     """Raise NotOwner unless this process may write to the run, whose row is locked until the transaction ends."""
-    row = connection.execute(sa.select(runs.c.pid, runs.c.host, runs.c.state).where(
-        runs.c.id == run_id).with_for_update()).first()
+    row = connection.execute(_OWNER, {"run": run_id}).first()
     if row is None:
         raise NotOwner(run_id, f"The run {run_id} was deleted while it was running.")
     if row.pid is not None and (row.pid, row.host) != (os.getpid(), platform.node()):

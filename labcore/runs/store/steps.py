@@ -23,6 +23,10 @@ from labcore.runs.store.schema import runs, steps
 CHUNK, MANY = 1000, 5000  # rows that are held at a time, where there are many
 _STEPS = sa.select(steps.c.step, steps.c.tokens, steps.c.env_steps, steps.c.seconds, steps.c.metrics).where(
     steps.c.run_id == sa.bindparam("run"), steps.c.step > sa.bindparam("after")).order_by(steps.c.step)
+# What each step of each run is written with, made once: to make a statement takes longer than to execute it.
+_THERE = sa.select(steps.c.step).where(steps.c.run_id == sa.bindparam("run"), steps.c.step == sa.bindparam("at"))
+_ADDED = steps.insert()
+_PROGRESS = runs.update().where(runs.c.id == sa.bindparam("run"))
 
 
 def _steps(rows: Sequence[Row]) -> list[Step]:
@@ -83,12 +87,11 @@ class Steps(Database):
         run_id, step = values["run_id"], values["step"]
         with self._writing_rows() as connection:
             changes.check_owner(connection, run_id)
-            there = connection.execute(sa.select(steps.c.step).where(
-                steps.c.run_id == run_id, steps.c.step == step)).first()
+            there = connection.execute(_THERE, {"run": run_id, "at": step}).first()
             if not there:
-                connection.execute(steps.insert(), values)
+                connection.execute(_ADDED, values)
             progress = {} if there else {"step": step, "seconds": values["seconds"]}
-            connection.execute(runs.update().where(runs.c.id == run_id), {"heartbeat": time.time(), **progress})
+            connection.execute(_PROGRESS, {"run": run_id, "heartbeat": time.time(), **progress})
         return not there
 
     def steps_after(self, run_id: str, step: int = 0) -> list[Step]:

@@ -157,7 +157,7 @@ def test_every_rule_has_presets_that_trigger_it_and_presets_that_do_not():
         assert any(sick for _, _, sick, _ in cases) and any(fine for _, _, _, fine in cases)
 
 
-@pytest.mark.parametrize(("rule", "algorithm", "knobs", "sick", "fine"), CASES)
+@every("rule, algorithm, knobs, sick, fine", CASES)
 def test_a_rule_holds_for_its_preset_and_not_beside_it(rule, algorithm, knobs, sick, fine):
     spec = spec_of(algorithm, **knobs)
     if sick:

@@ -1,6 +1,7 @@
 """No knob is dropped in silence: in every tool it has a setting, is done by itself, or is said to be missing."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -14,6 +15,7 @@ from labcore.exports.handover.rules import UNKNOWN
 from labcore.exports.handover.tools import TOOLS, tool
 from labcore.runs.spec.run_spec import knobs_of, make
 from labcore.workers.worker import drive
+from tests.every import every
 from tests.exports.handover.conftest import plan
 from tests.runs import fake
 
@@ -55,8 +57,7 @@ WITHOUT = {("trl", "advantage"): {"gae"}, ("trl", "ratio"): {"none"}, ("ms-swift
            ("ms-swift", "kl_estimator"): {"k1", "k2", "ratio_k3"}}
 
 
-@pytest.mark.parametrize("key", list(TOOLS))
-@pytest.mark.parametrize("family", ONLINE_FAMILIES, ids=lambda family: family.key)
+@every("key, family", [*product(TOOLS, ONLINE_FAMILIES)])
 def test_every_choice_says_what_becomes_of_it(key, family):
     """Mixing an algorithm of one's own: only the choices listed above have no equivalent."""
     without = set()
