@@ -54,7 +54,7 @@ def test_a_script_from_elsewhere_does_not_run(tab: Page, server: Server) -> None
 
 
 def test_the_server_watches_no_file_of_the_code(page: Page, server: Server) -> None:
-    """Streamlit would list the files of all modules again for each page that is opened, while no page gets an answer."""
+    """Streamlit would list the files of all modules again for each page that is opened, while no page is answered."""
     page.goto(f"{server.url}/foundations")
     page.get_by_role("heading").first.wait_for()
     told = [each.read_text() for each in Path(f"/proc/{server.process.pid}/fdinfo").glob("*")]
