@@ -182,6 +182,14 @@ def waiting(server: Server) -> str:
     return run_id
 
 
+def away_until(page: Page, server: Server, *ended: str) -> None:
+    """Leave a page until these runs have ended: it would draw each of their steps, at a multiple of what they cost."""
+    page.goto("about:blank")
+    store = Store(f"sqlite:///{server.home / 'lab.db'}")
+    wait_for(lambda: all(store.run(run_id).state == "finished" for run_id in ended))
+    store.dispose()
+
+
 def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
