@@ -1,6 +1,7 @@
 """A real lab in a real browser: a server and a tab for all browser tests of a process."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -182,12 +183,19 @@ def waiting(server: Server) -> str:
     return run_id
 
 
-def away_until(page: Page, server: Server, *ended: str) -> None:
-    """Leave a page until these runs have ended: it would draw each of their steps, at a multiple of what they cost."""
+def away(page: Page, server: Server) -> str:
+    """Leave the page of a run until that has finished. Returns the address to come back to.
+
+    An open page draws every step of a run, which needs a multiple of the processor time of the run itself.
+    """
+    page.wait_for_url(re.compile(r"[?&]run="), timeout=1000 * START_SECONDS)
+    address = page.url
+    run_id = re.search(r"run=([\w.-]+)", address)[1]
     page.goto("about:blank")
     store = Store(f"sqlite:///{server.home / 'lab.db'}")
-    wait_for(lambda: all(store.run(run_id).state == "finished" for run_id in ended))
+    wait_for(lambda: store.run(run_id).state == "finished")
     store.dispose()
+    return address
 
 
 def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:

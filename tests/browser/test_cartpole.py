@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Server, away_until
+from tests.browser.conftest import Server, away
 from tests.browser.test_clock import COVERED
 from tests.browser.test_llm_lab import DRAWN, SLOW
 
@@ -25,9 +25,8 @@ def start_run(page: Page, server: Server, query: str = "") -> str:
 
 
 def test_the_return_rises_the_link_finds_the_run_and_the_policies_play(page: Page, server: Server) -> None:
-    run_id = start_run(page, server, "?steps=24")
-    address = page.url
-    away_until(page, server, run_id)
+    start_run(page, server, "?steps=24")
+    address = away(page, server)
     page.emulate_media(reduced_motion="no-preference")  # only now: while a run is live, films keep a core busy
     page.goto(address)
     expect(page.locator(".rl-seats canvas")).to_have_count(2, timeout=SLOW)
