@@ -1,6 +1,7 @@
 """A real lab in a real browser: a server and a tab for all browser tests of a process."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -24,7 +26,10 @@ from tests.browser.chromium import find
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]
+         "--disable-component-update", "--disable-sync",
+         # Pages come and go in one tab, a third of whose time went into collecting garbage and optimizing code.
+         "--js-flags=--initial-heap-size=1024 --min-semi-space-size=64 --no-opt --no-maglev"]
+POLL = 100  # ms between two looks at a page. Playwright looks at every frame, for which all frames would be drawn.
 START_SECONDS = 60.0
 
 
@@ -93,7 +98,9 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Page:
     context = OPEN.enter_context(sync_playwright()).chromium.launch_persistent_context(
         tmp_path_factory.mktemp("browser"), executable_path=path, args=FLAGS, accept_downloads=True)
     OPEN.callback(context.close)
-    return context.pages[0]
+    tab = context.pages[0]
+    tab.wait_for_function = partial(tab.wait_for_function, polling=POLL)
+    return tab
 
 
 @pytest.hookimpl(trylast=True)
@@ -174,6 +181,21 @@ def waiting(server: Server) -> str:
             store.ask(run_id, "step")
     store.dispose()
     return run_id
+
+
+def away(page: Page, server: Server) -> str:
+    """Leave the page of a run until that has finished. Returns the address to come back to.
+
+    An open page draws every step of a run, which needs a multiple of the processor time of the run itself.
+    """
+    page.wait_for_url(re.compile(r"[?&]run="), timeout=1000 * START_SECONDS)
+    address = page.url
+    run_id = re.search(r"run=([\w.-]+)", address)[1]
+    page.goto("about:blank")
+    store = Store(f"sqlite:///{server.home / 'lab.db'}")
+    wait_for(lambda: store.run(run_id).state == "finished")
+    store.dispose()
+    return address
 
 
 def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:

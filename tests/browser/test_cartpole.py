@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Server
+from tests.browser.conftest import Server, away
 from tests.browser.test_clock import COVERED
 from tests.browser.test_llm_lab import DRAWN, SLOW
 
@@ -24,21 +24,11 @@ def start_run(page: Page, server: Server, query: str = "") -> str:
     return re.search(r"run=([\w.-]+)", page.url)[1]
 
 
-def test_the_return_rises_a_reload_finds_the_run_and_the_policies_play(page: Page, server: Server) -> None:
+def test_the_return_rises_the_link_finds_the_run_and_the_policies_play(page: Page, server: Server) -> None:
     start_run(page, server, "?steps=24")
-    expect(page.locator(".rl-status").first).to_contain_text("Finished", timeout=2 * SLOW)
-    said = page.locator(".rl-goal").first.inner_text()
-    last, first = re.search(r"earns ([\d.]+) per episode \(([\d.]+) at the start\)", said).groups()
-    assert float(last) > 2 * float(first)
-    greedy = page.locator(".rl-seats").inner_text()  # the mean return of the newest policy and of the best
-    assert all(float(each) > 150 for each in re.findall(r"return ([\d.]+), mean", greedy)), greedy
-    expect(page.locator(".rl-seats canvas")).to_have_count(2)
-    expect(page.get_by_text("Best so far")).to_be_visible()
-    assert page.evaluate(COVERED) == [], "all axes are seen above the scrubber"
-    assert page.locator(".scatterlayer .points path").count() > 20  # single episodes behind their mean
-
+    address = away(page, server)
     page.emulate_media(reduced_motion="no-preference")  # only now: while a run is live, films keep a core busy
-    page.reload()
+    page.goto(address)
     expect(page.locator(".rl-seats canvas")).to_have_count(2, timeout=SLOW)
     playing = page.evaluate(PIXELS)
     page.wait_for_function(f"before => ({PIXELS})() !== before", arg=playing, timeout=SLOW)
@@ -46,6 +36,17 @@ def test_the_return_rises_a_reload_finds_the_run_and_the_policies_play(page: Pag
     held = page.evaluate(PIXELS)
     page.wait_for_timeout(300)
     assert page.evaluate(PIXELS) == held
+
+    expect(page.locator(".rl-status").first).to_contain_text("Finished", timeout=SLOW)
+    said = page.locator(".rl-goal").first.inner_text()
+    last, first = re.search(r"earns ([\d.]+) per episode \(([\d.]+) at the start\)", said).groups()
+    assert float(last) > 2 * float(first)
+    greedy = page.locator(".rl-seats").inner_text()  # the mean return of the newest policy and of the best
+    assert all(float(each) > 150 for each in re.findall(r"return ([\d.]+), mean", greedy)), greedy
+    expect(page.get_by_text("Best so far")).to_be_visible()
+    assert page.evaluate(COVERED) == [], "all axes are seen above the scrubber"
+    assert page.locator(".scatterlayer .points path").count() > 20  # single episodes behind their mean
+
     time = page.get_by_role("slider", name=re.compile("Time in the episode"))
     time.fill("5")
     expect(page.locator(".rl-seats p").first).to_contain_text("5 steps · return so far 5")

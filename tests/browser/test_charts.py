@@ -73,6 +73,21 @@ def opened(page: Page, server: Server, run_id: str, query: str = "") -> None:
     page.wait_for_function(DRAWN, timeout=SLOW)
 
 
+def names_stay_at_the_ends_of_their_lines_and_a_tablet_has_nothing_to_scroll_sideways(page: Page) -> None:
+    for width in (1000, 1500):
+        page.set_viewport_size({"width": width, "height": 720})
+        page.wait_for_timeout(1000)  # Plotly, too, has followed the window
+        assert page.evaluate(f"""() => {SHOWN}.every(figure => {{
+            const plot = figure.querySelector('.rl-plot'), {{ _offset, _length }} = plot._fullLayout.xaxis;
+            return Math.abs(plot._fullLayout.width - plot.clientWidth) <= 1 &&
+                [...figure.querySelectorAll('.rl-line-names > *')].every(name =>
+                    Math.abs(parseFloat(name.style.left) - _offset - _length) < 6); }})""")
+    page.set_viewport_size({"width": 820, "height": 1180})
+    assert page.locator(".stMain").evaluate("main => main.scrollWidth <= window.innerWidth")
+    columns = page.locator(".rl-story-body").evaluate("body => getComputedStyle(body).gridTemplateColumns")
+    assert len(columns.split()) == 1
+
+
 def test_three_large_charts_show_one_step_and_fold_their_markers(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "grpo")
@@ -99,6 +114,8 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
     for words in ("from step 5: β 0.04 → 0.1", "from step 7: β 0.2 → 0.3"):
         expect(page.locator(".hoverlayer").get_by_text(words).first).to_be_visible(timeout=SLOW)
 
+    page.mouse.move(0, 0)
+    names_stay_at_the_ends_of_their_lines_and_a_tablet_has_nothing_to_scroll_sideways(page)
     page.locator(".rl-line-names button", has_text="k2").click()
     expect(page.locator(".rl-line-names button", has_text="k2")).to_have_class("rl-off")
     shown = page.evaluate("() => document.querySelectorAll('.rl-plot')[1].data.filter(line => line.name === 'KL, k2')"
@@ -171,23 +188,6 @@ def test_status_tiles_charts_and_scrubber_are_of_one_step_at_every_moment(
     assert page.locator(".rl-tile b").first.inner_text() == page.evaluate(NUMBERS)[0] == "50 %"
     assert page.locator(".rl-tile em").first.inner_text() == "from 46 %"
     store.set_state(run_id, "stopped")
-
-
-def test_names_stay_at_the_ends_of_their_lines_and_a_tablet_has_nothing_to_scroll_sideways(
-        page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened(page, server, run_of(server, monkeypatch, "grpo"))
-    for width in (1000, 1500):
-        page.set_viewport_size({"width": width, "height": 720})
-        page.wait_for_timeout(1000)  # Plotly, too, has followed the window
-        assert page.evaluate(f"""() => {SHOWN}.every(figure => {{
-            const plot = figure.querySelector('.rl-plot'), {{ _offset, _length }} = plot._fullLayout.xaxis;
-            return Math.abs(plot._fullLayout.width - plot.clientWidth) <= 1 &&
-                [...figure.querySelectorAll('.rl-line-names > *')].every(name =>
-                    Math.abs(parseFloat(name.style.left) - _offset - _length) < 6); }})""")
-    page.set_viewport_size({"width": 820, "height": 1180})
-    assert page.locator(".stMain").evaluate("main => main.scrollWidth <= window.innerWidth")
-    columns = page.locator(".rl-story-body").evaluate("body => getComputedStyle(body).gridTemplateColumns")
-    assert len(columns.split()) == 1
 
 
 def test_a_researcher_sees_all_charts_and_the_link_says_so(

@@ -13,7 +13,7 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
 from labcore.workers.worker import drive
-from tests.browser.conftest import Server, wait_for
+from tests.browser.conftest import Server, away
 
 SLOW = 60_000
 SMALL = {"sft_steps": 0, "prompts_per_step": 8, "group_size": 8, "max_new_tokens": 4, "reward_shape": "shaped"}
@@ -61,7 +61,7 @@ def fork(page: Page, server: Server, store: Store, parent: str, beta: str) -> st
     dialog.get_by_role("button", name="Fork from step 5").click()
     expect(page.get_by_text("This run, forked from")).to_be_visible(timeout=SLOW)
     child = re.search(r"run=([\w-]+)", page.url)[1]
-    wait_for(lambda: store.run(child).state == "finished")  # the parent's numbers may still be on the page
+    page.goto(away(page, server))
     expect(page.get_by_text("12 of 12 steps")).to_be_visible(timeout=SLOW)
     return child
 

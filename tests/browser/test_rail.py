@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Server
+from tests.browser.conftest import Server, away
 
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 
@@ -25,6 +25,7 @@ def test_from_a_reward_model_to_rl_and_to_labels_of_ones_own(page: Page, server:
     model = rail.locator("[data-stage=reward_model]").first
     expect(model).to_have_attribute("aria-current", "step", timeout=SLOW)
     expect(rail).to_have_count(1, timeout=SLOW)  # the form's own goes when the script is through
+    page.goto(away(page, server))
     expect(model).to_contain_text(re.compile(r"finished.*held-out accuracy 0\.\d\d"), timeout=SLOW)
     expect(rail.locator("[data-stage=sft]")).to_contain_text("fluent", timeout=SLOW)
     expect(page.get_by_text(re.compile("On 32 held-out pairs the chosen side"))).to_be_visible(timeout=SLOW)

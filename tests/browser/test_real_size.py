@@ -46,7 +46,8 @@ def run(server: Server) -> str:
     return run_id
 
 
-def test_every_token_is_reached_and_only_those_in_sight_are_drawn(page: Page, server: Server, run: str) -> None:
+def test_every_token_is_reached_only_those_in_sight_are_drawn_and_long_answers_unfold(page: Page, server: Server,
+                                                                                      run: str) -> None:
     page.goto(f"{server.url}/llm?run={run}&tab=Microscope")
     scope = page.locator(".rl-microscope")
     fold = scope.get_by_role("button", name=re.compile("thinking, 101 tokens"))
@@ -71,10 +72,10 @@ def test_every_token_is_reached_and_only_those_in_sight_are_drawn(page: Page, se
     expect(scope.locator("h4 .rl-chip").first).to_have_text("<|im_start|>")
     rows = scope.locator(".rl-scope-row .rl-scope-ends")
     assert rows.count() == 2 and all("7" in each for each in rows.all_inner_texts())
+    long_answers_are_grouped_by_verdict_and_unfold(page)
 
 
-def test_long_answers_are_grouped_by_verdict_and_unfold(page: Page, server: Server, run: str) -> None:
-    page.goto(f"{server.url}/llm?run={run}")
+def long_answers_are_grouped_by_verdict_and_unfold(page: Page) -> None:
     strip = page.locator(".rl-story-strip")
     bands = strip.locator(".rl-story-band")
     expect(bands).to_have_count(2, timeout=SLOW)

@@ -53,9 +53,17 @@ def tick(found: Locator, row: int) -> None:
     found.locator(".dvn-scroller").click(position={"x": BOX, "y": HEAD + ROW * (row + 0.5)})
 
 
-def test_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server, shelf: list[str]) -> None:
+def test_the_time_is_in_sight_and_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server,
+                                                                                shelf: list[str]) -> None:
     page.goto(f"{server.url}/runs?find=beta={ITS_BETA}")
     found = table(page, 3)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    time = found.locator("th[role=columnheader]", has_text="Time")  # if it is in view, beside long names
+    expect(time).to_have_count(1, timeout=SLOW)
+    page.set_viewport_size({"width": 900, "height": 720})
+    expect(time).to_have_count(0, timeout=SLOW)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    expect(time).to_have_count(1, timeout=SLOW)
     found.hover()
     streamlits = found.get_by_role("button", name="Download as CSV", include_hidden=True)
     expect(streamlits).to_have_count(1, timeout=SLOW)
@@ -81,15 +89,6 @@ def test_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server
     tick(found, 2)
     page.get_by_role("link", name="Open").click(timeout=SLOW)
     page.wait_for_url(re.compile(f"run={shelf[2]}"), timeout=SLOW)
-
-
-def test_the_time_is_seen_without_scrolling_beside_long_names(page: Page, server: Server, shelf: list[str]) -> None:
-    page.goto(f"{server.url}/runs?find=beta%3D{ITS_BETA}")
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    heads = table(page, 3).locator("th[role=columnheader]")  # of the columns in view
-    expect(heads.filter(has_text="Time")).to_have_count(1, timeout=SLOW)
-    page.set_viewport_size({"width": 900, "height": 720})
-    expect(heads.filter(has_text="Time")).to_have_count(0, timeout=SLOW)
 
 
 def test_an_address_without_a_page_says_so_and_leads_to_the_one_that_was_meant(page: Page, server: Server) -> None:
@@ -139,16 +138,19 @@ def test_from_home_one_chooses_a_theme_a_page_and_the_clip_s_run_live(moving: Pa
     page.wait_for_url(re.compile("/lessons$"), timeout=SLOW)
     page.wait_for_function("section => getComputedStyle(section.querySelector('p'), '::after').content.includes("
                            "'Lessons')", arg=section.element_handle(), timeout=SLOW)
-    page.goto(server.url)
+    page.go_back()
     page.get_by_role("button", name="Run it live").click(timeout=SLOW)
     page.wait_for_url(re.compile(r"/llm\?run=grpo-sort-"), timeout=SLOW)
     page.get_by_role("button", name=re.compile("^Stop Shortcut")).click(timeout=SLOW)  # Streamlit has a Stop too
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
 
-def test_with_little_motion_the_clip_stands_at_its_end(page: Page, server: Server) -> None:
+def test_on_a_phone_with_little_motion_the_clip_stands_at_its_end_and_no_key_is_offered(page: Page,
+                                                                                        server: Server) -> None:
     page.set_viewport_size({"width": 390, "height": 720})
     page.goto(server.url)
     expect(page.get_by_role("slider", name="Step of the recording")).to_have_value("200", timeout=SLOW)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     expect(page.get_by_role("button", name="Play")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("Run it live"))).to_be_visible()
+    expect(page.locator("kbd:visible")).to_have_count(0)  # a phone has no such keys

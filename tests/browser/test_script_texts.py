@@ -130,9 +130,22 @@ def shown_as_text(page: Page, where: str, *texts: str) -> None:
     assert page.evaluate(MADE) == [], where
 
 
-def test_every_tab_of_a_run(page: Page, opened, runs: dict[str, str]) -> None:
+def dialogs_show_text(page: Page, *buttons: str) -> None:
+    """The same in what these buttons open."""
+    dialog = page.get_by_role("dialog")
+    for button in buttons:
+        page.get_by_role("button", name=re.compile(button)).first.click(timeout=SLOW)
+        expect(dialog).to_be_visible(timeout=SLOW)
+        settled(page)
+        shown_as_text(page, button)
+        page.keyboard.press("Escape")
+        expect(dialog).to_be_hidden(timeout=SLOW)
+
+
+def test_every_tab_of_a_run_and_the_dialog_of_a_fork(page: Page, opened, runs: dict[str, str]) -> None:
     opened(f"llm?run={runs['llm']}")
     shown_as_text(page, "llm", "<b class=bad>1</b>")
+    dialogs_show_text(page, "Fork")
     for name in page.get_by_role("tab").all_inner_texts():
         page.get_by_role("tab", name=name, exact=True).click()
         settled(page)
@@ -190,8 +203,10 @@ def test_one_batch(page: Page, opened, server: Server, monkeypatch: pytest.Monke
     Store().trash([run])
 
 
-def test_curves_under_the_mouse(page: Page, opened, runs: dict[str, str]) -> None:
-    opened(f"compare?runs={runs['pair']}")
+def test_what_is_compared_and_its_curves_under_the_mouse(page: Page, opened, runs: dict[str, str]) -> None:
+    bad = quote(BAD, safe="")
+    opened(f"compare?runs={runs['pair']},{runs['import']},{bad}&metric={bad}")
+    shown_as_text(page, "compare", "<b class=bad>")
     said = hovered(page, page.locator(".js-plotly-plot").first)
     assert "<b class=bad>" in said
 
@@ -210,23 +225,14 @@ def hovered(page: Page, chart: Locator, every: int = 1) -> str:
     return said
 
 
-@pytest.mark.parametrize(("address", "buttons"), [("llm?run={llm}", ["Fork"]),
-                                                  ("runs?group=tag", ["Clean up", "Import"])])
-def test_a_page_and_its_dialogs(page: Page, opened, runs: dict[str, str], address: str, buttons: list[str]) -> None:
-    opened(address.format(**runs))
-    shown_as_text(page, address)
-    dialog = page.get_by_role("dialog")
-    for button in buttons:
-        page.get_by_role("button", name=re.compile(button)).first.click(timeout=SLOW)
-        expect(dialog).to_be_visible(timeout=SLOW)
-        settled(page)
-        shown_as_text(page, button)
-        page.keyboard.press("Escape")
-        expect(dialog).to_be_hidden(timeout=SLOW)
+@pytest.mark.usefixtures("runs")
+def test_runs_by_tag_and_the_dialogs_of_the_list(page: Page, opened) -> None:
+    opened("runs?group=tag")
+    shown_as_text(page, "runs")
+    dialogs_show_text(page, "Clean up", "Import")
 
 
-ADDRESSES = ("compare?runs={pair},{import},{bad}&metric={bad}",
-             "llm?model={bad}&mix={bad}&task={bad}&steps={bad}", "maze?maze={bad}&pace={bad}", "cartpole?task={bad}",
+ADDRESSES = ("llm?model={bad}&mix={bad}&task={bad}&steps={bad}", "maze?maze={bad}&pace={bad}", "cartpole?task={bad}",
              "playground?runs={pair}", "lessons?lesson={bad}", "{bad}")
 
 

@@ -93,9 +93,6 @@ def test_a_sentence_of_the_run_is_shown_to_its_end(
     dots = line.evaluate("""line => [...line.querySelectorAll(".rl-muted .rl-apart")].map(dot =>
         dot.getBoundingClientRect().right - line.parentElement.getBoundingClientRect().left)""")
     assert len(dots) == 1 and dots[0] <= 1, "no row begins with a dot"
-    page.goto(server.url)
-    expect(page.get_by_role("button", name=re.compile("Run it live"))).to_be_visible(timeout=SLOW)
-    expect(page.locator("kbd:visible")).to_have_count(0)  # a phone has no such keys
 
 
 def test_the_words_of_a_button_go_once_it_is_pressed(

@@ -183,7 +183,7 @@ def test_a_runs_tokens_follow_the_hand_and_what_is_grabbed_is_in_the_link(page: 
 
 
 def test_keys_move_what_can_be_grabbed_and_the_link_opens_it_again(page: Page, server: Server, run: str) -> None:
-    page.goto(f"{server.url}/surrogate?run={run}&at=6&clip_high=0.37")
+    fits(page, f"{server.url}/surrogate?run={run}&at=6&clip_high=0.37", ".rl-su-under .rl-su-table")
     words, counted = page.locator(".rl-su-said"), page.locator(".rl-su-counted")
     expect(counted).to_contain_text("0 (0.0 %) are cut off", timeout=SLOW)
     ratio = page.get_by_role("slider", name="Ratio ρ, A > 0")
@@ -201,4 +201,3 @@ def test_keys_move_what_can_be_grabbed_and_the_link_opens_it_again(page: Page, s
     page.get_by_role("button", name="Start again").click()
     page.wait_for_url(re.compile(rf"surrogate\?run={run}&at=6$"), timeout=SLOW)
     expect(counted).to_contain_text("8 (44.4 %) are cut off")
-    fits(page, page.url, ".rl-su-under .rl-su-table")
