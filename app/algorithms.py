@@ -33,7 +33,8 @@ def key_of(algorithm: str, mix: str) -> str:
 
 
 def keys(kind: Kind, begun: Iterable[Mix] = (), task: Task | None = None) -> list[str]:
-    """The keys of a kind's algorithms and of its mixes, saved or only `begun`; of a `task` those that can learn it."""
+    """The keys of a kind's algorithms and mixes, whether the mixes are saved or only `begun`. With a `task`, only the
+    algorithms and mixes that can learn it."""
     named = [key for key, row in kind.algorithms.items() if task is None or row.learns(task)]
     there = [mix for mix in (*saved()[0], *begun)
              if mix.algorithm in named and mixed.can_be_mixed(kind.algorithms[mix.algorithm])]
@@ -96,7 +97,8 @@ def begun(kept: Mapping[str, dict[str, Value]]) -> dict[str, Mix]:
 
 
 def knobs_at(place: str, kind: Kind, weights: str = SCRATCH) -> tuple[Knob, ...]:
-    """The knobs that are kept at a place; `weights` as for `knobs_of`. Raises LabError if there are none."""
+    """The knobs that are kept at a place; `weights` as for `knobs_of`. Raises LabError if there is no such algorithm or
+    task."""
     algorithm, task, mix = _named(place)
     return knobs_of(declared(algorithm, mix, kind), kinds.task(task, kind.key), weights)
 

@@ -44,7 +44,8 @@ def counts_of(dots: Sequence[Dot]) -> dict[str, int]:
 
 
 def surrogate_figure(dots: Sequence[Dot], curve: dict[str, list[float]], kind: str = "light") -> go.Figure:
-    """The surrogate against the ratio for advantages of both signs, as the worker drew it; open dots are cut off."""
+    """The surrogate over the ratio, as the worker computed it, for a positive and a negative advantage. Open dots are
+    clipped tokens."""
     figure = make_subplots(1, 2, subplot_titles=("advantage > 0", "advantage < 0"), horizontal_spacing=0.16)
     grid, bounds = curve["ratio"], curve["bounds"]
     for column, sign, side in ((1, 1, "positive"), (2, -1, "negative")):

@@ -19,7 +19,8 @@ KEPT = "typed"
 
 def number(scope: str, name: str, title: str, value: Any, bounds: tuple[float, float], take: Callable[[Any], None],
            column: Any = st, help: str = "", **more: Any) -> None:
-    """A box for a number that is no knob, with the type of its `bounds`; only what is within these is for `take`."""
+    """A box for a number that is no knob. It has the type of its `bounds`; only a number within these is passed to
+    `take`."""
     low, high = bounds
     knob = Knob(name, title, low, "", low=low, high=high)
     shown = widget_state(f"{scope}:{name}", value)

@@ -1,4 +1,4 @@
-"""The state of a browser tab: the open run, how runs are looked at, and their place in the URL."""
+"""The state of a browser tab, and its place in the URL: the open run and how the page shows runs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def forget(run_id: str) -> None:
 
 
 def view() -> dict[str, str]:
-    """The parameters of the link that set the view of a run."""
+    """The link parameters that set how a run is shown."""
     return {key: said for key, said in link.query().items() if key in KEPT and said}
 
 

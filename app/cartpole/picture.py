@@ -1,4 +1,5 @@
-"""The pictures of the CartPole page beside its curves: the policy acting, and the episodes of the mean return."""
+"""The pictures of the CartPole page beside its curves: the acting policy, and the single episodes behind the mean
+return."""
 
 from __future__ import annotations
 

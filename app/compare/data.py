@@ -281,14 +281,16 @@ def small_panels(chosen: Chosen) -> list[str]:
 
 
 def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
-    """The horizontal axes that any run has: first that of the default comparison, then those of the first run."""
+    """The horizontal axes that at least one run has, beginning with the default axis of the comparison and then those
+    of the first run's kind."""
     there = {axis for trace in traces for axis in trace.axes}
     first = next((trace.spec.kind_row.axes for trace in traces if trace.spec), AXES)
     return {axis: AXES[axis] for axis in dict.fromkeys([*_shared(traces)[:1], *first, *AXES]) if axis in there}
 
 
 def usual_axis(traces: Sequence[Trace], by: str) -> str:
-    """The default axis of the curves: that of the verdict `by`, so that the curves show it."""
+    """The default axis of the curves: the one on which the verdict `by` compares the runs, so that the curves show the
+    verdict."""
     return by if by in _shared(traces) else next(iter(axes_of(traces)), "step")
 
 
@@ -320,7 +322,8 @@ def look_of(chosen: Chosen) -> list[dict[str, Any]]:
 
 
 def settings_of(found: Sequence[Group]) -> list[str]:
-    """The note beside the name of each group: its values of the first settings that differ, if not in its label."""
+    """The note beside the name of each group: its values of the first settings that differ, unless its label already
+    has them."""
     columns = apart(found)
     said = []
     for place, group in enumerate(found):

@@ -1,4 +1,5 @@
-"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one is running."""
+"""The Compare page: runs chosen by a link, their controls, and one view of them. It polls only while one of the runs is
+running."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ Look = Mapping[str, Any]  # of a group, see `look_of`
 
 
 def line(chosen: Chosen, found: Standing | None) -> None:
-    """Show who is ahead at each equal cost and choose the views' cost; or say why there is no verdict at the end."""
+    """Show who is ahead at each equal cost, and let the reader choose the cost at which the views compare. If there is
+    no verdict at the end of the runs, say why."""
     able, names = offered(chosen), names_of(chosen)
     if found is None:
         _say("Nothing to compare before the first steps." if chosen.active else
@@ -125,13 +126,15 @@ def _unfinished(chosen: Chosen) -> str:
 
 
 def offered(chosen: Chosen) -> list[str]:
-    """The criteria that can judge the groups, the usual one first; "at its best" only of a sweep that has ended."""
+    """The criteria by which the groups can be compared, the default first. "At its best" is offered only for a
+    sweep."""
     able = criteria(judged(chosen).groups, chosen.metric)
     return [each for each in able if each != BEST or chosen.place.sweep]
 
 
 def stand_of(chosen: Chosen) -> Standing | None:
-    """Where the groups stand by the link's criterion, or the usual one where it does not fit; None without any."""
+    """The standing of the groups by the criterion in the link, or by the default one if that does not fit; None if no
+    criterion fits."""
     able = offered(chosen)
     by = chosen.place.by if chosen.place.by in able else ""
     return standing(judged(chosen).groups, chosen.metric, by) if able else None

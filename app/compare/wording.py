@@ -156,7 +156,8 @@ def measured(better: str) -> str:
 
 
 def rows_in_order(table: Table, measure: str = "") -> list[Row]:
-    """Best mean by a measure first (by the table's first verdict without one); as they came where none is better."""
+    """The rows, best mean by `measure` first; without a `measure`, by the table's first verdict. If neither direction
+    of the metric is better, the rows keep their order."""
     measure = measure or next(iter(table.verdicts), FINAL)
     if not table.better:
         return list(table.rows)

@@ -39,7 +39,8 @@ def stage(spec: RunSpec) -> str:
 
 
 def scorers(spec: RunSpec) -> list[str]:
-    """The runs whose reward models give the rewards of `spec`: of an ensemble several, else one, if any."""
+    """The runs whose reward models give the rewards of `spec`: several for an ensemble, otherwise one; none if no
+    reward model is needed."""
     if not choices.needs_reward_model(spec.knobs):
         return []
     return [found.run for name in model_names.members(str(spec.knobs["reward_model"]))

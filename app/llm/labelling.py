@@ -154,7 +154,8 @@ def words(spec: RunSpec, there: Sequence[dict[str, Any]]) -> str:
 
 
 def agreement(spec: RunSpec, there: Sequence[dict[str, Any]]) -> tuple[int, int] | None:
-    """How many labels agree with the gold score, of pairs in which it prefers a side; None without a gold score."""
+    """The number of labels that agree with the gold score, and the number of pairs in which the gold score prefers a
+    side; None without a gold score."""
     if not spec.task_row.verifiable:
         return None
     exact = replace(spec, knobs={**spec.knobs, "label_temperature": 0.0})

@@ -1,4 +1,4 @@
-"""Draw what the maze page shows besides curves: the editor before a run, then the board and one of its cells."""
+"""Draw the pictures of the maze page: before a run the editor, during and after it the board and one of its cells."""
 
 from __future__ import annotations
 

@@ -307,7 +307,8 @@ def _compared(store: Store, rows: Sequence[RunRow]) -> str:
 
 
 def _verdict(found: Sequence[Group], metric: Metric) -> str:
-    """The sentence on who is ahead at each equal cost and which settings differ; empty if all runs have one setting."""
+    """The sentence that says who is ahead at each equal cost and which settings differ; empty if all runs have one
+    setting."""
     able = [each for each in criteria(found, metric.key) if each != BEST]
     if len(found) < 2 or not able:
         return ""

@@ -37,8 +37,9 @@ SHOWN_WHOLE = 38  # characters of a choice that its box shows in the column of k
 
 @dataclass
 class Target:
-    """The target that the knobs steer: a draft or a run. `send` is called with a change (None for a draft); `going`
-    locks what needs a new run. `usual` are the values to which knobs can be reset; others are marked."""
+    """The target of the knobs: a draft or a run. `send` is called with each change (None for a draft). `going` locks
+    the knobs that need a new run. `usual` are the values to which knobs can be reset; a knob with another value is
+    marked."""
 
     scope: str
     values: dict[str, Value]

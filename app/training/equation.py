@@ -85,8 +85,8 @@ def _source(name: str, title: str = "") -> Source:
 
 
 def written(spec: RunSpec, knobs: Mapping[str, Value] | None = None) -> Algorithm:
-    """The run's row with the equation of its choices, where these are not the named algorithm's; of a mix without the
-    knobs of choices that it did not take. `knobs` are those of a step, which may differ from the spec's."""
+    """The run's row, with the equation of its own choices if they are not those of the named algorithm. A mix is
+    without the knobs of choices that it did not take. `knobs` are those of a step, which may differ from the spec's."""
     row, values = spec.row, {**spec.knobs, **(knobs or {})}
     if spec.mix:
         return replace(row, knobs=tuple(knob for knob in row.knobs if not idle(row.key, knob.key, spec.knobs)))

@@ -130,7 +130,8 @@ def _downloads(run: RunRow) -> None:
 
 
 def _whole(run: RunRow, best: bool) -> None:
-    """Offer the zip, with the best or the newest checkpoint, and the capsule. A watched run has neither."""
+    """Offer the zip, with the best or the newest checkpoint, and the capsule. A watched run has neither a checkpoint
+    nor a capsule."""
     elsewhere = run.spec.kind_row.elsewhere
     ready = run.step > 0 if elsewhere else checkpoint.newest_step(run_folder(run.id)) is not None
     st.download_button("Download everything (zip)", lambda: _zip(run.id, best), f"{run.id}.zip", "application/zip",

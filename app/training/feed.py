@@ -242,13 +242,13 @@ def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
 
 
 def _is_share(feeds: Collection[Feed]) -> bool:
-    """True if the chart of the reward shows the share of right completions: the rewards are that share, and there is
-    no reward of another kind to draw beside them."""
+    """True if the chart of the reward shows the share of right completions: the rewards equal that share, and no reward
+    of another kind is drawn beside them."""
     return all("exact_match" in feed.logged - feed.own for feed in feeds) and not _beside(feeds)
 
 
 def _beside(feeds: Iterable[Feed]) -> set[str]:
-    """The metrics in the unit of the reward that these runs have beside the reward itself."""
+    """The metrics, other than the reward, that these runs log in the unit of the reward."""
     lines = {*PANELS["reward"].metrics} - {*SHARES, "reward_std"}
     return {key for feed in feeds for key in lines & feed.logged - ({*REPEATS} - feed.own)}
 
@@ -279,8 +279,8 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
 
 
 def _in_one_unit(metrics: list[Metric]) -> list[Metric]:
-    """The metrics of a chart. If the reward is a share of completions, its standard deviation says no more than this
-    share, and is none: it is left out."""
+    """The metrics of a chart. If the reward is a share of completions, its standard deviation is left out: it is not a
+    share, and follows from this one."""
     of_reward = metrics[0].key == "reward" and metrics[0].share
     return [metric for metric in metrics if metric.share] if of_reward else metrics
 

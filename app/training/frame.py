@@ -58,7 +58,8 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
 
 
 def _side(run: RunRow | None, draft: Draft | None, form: Callable[[Draft], None] | None) -> None:
-    """The setup of the run, then its knobs. A phone folds the knobs, and both after the end of a run."""
+    """Draw the setup of the run, then its knobs. A phone folds the knobs, and after the end of a run it folds both, so
+    that the curves are first."""
     if run is None:
         _setup(run, draft)
     st.checkbox("Show the knobs", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS

@@ -153,7 +153,8 @@ def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
 
 
 def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
-    """The effect of a change in a sentence, by the same run without it: means of the last steps that both made."""
+    """The effect of a change as a sentence, compared with the same run without it: the means of the last steps that
+    both runs have made since the change."""
     last = min(feed.last_step, other.last_step)
     first = max(change.step, last - LAST + 1)
     if last < change.step:

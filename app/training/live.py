@@ -163,7 +163,7 @@ def _resync() -> None:
 
 
 def _await_first_step(run_id: str) -> None:
-    """Give a run that has just begun a moment: its first step is made while the browser draws the page."""
+    """Wait a moment for the first step of a run that has just begun. The browser draws the page meanwhile."""
     until = time.monotonic() + FIRST_SECONDS
     while time.monotonic() < until and active(run := lab().store.run(run_id)) and not run.step:
         time.sleep(0.02)

@@ -63,7 +63,8 @@ def _worded(draft: Draft, said: Iterable[str]) -> list[str]:
 
 
 def in_use(row: Algorithm, declared: Iterable[Knob], values: Mapping[str, Value], name: str) -> list[Knob]:
-    """The knobs in use among the `declared` ones of a run: of a mix, which has a `name`, those of its choices."""
+    """The `declared` knobs that a run uses. A mix, which has a `name`, does not use the knobs of choices that it did
+    not take."""
     return [knob for knob in declared if not (name and mixed.idle(row.key, knob.key, values))]
 
 

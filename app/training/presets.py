@@ -186,7 +186,8 @@ def legend(preset: Preset) -> str:
 
 
 def picture(preset: Preset) -> str:
-    """The recorded curves of a preset as an image, with the preset beside it pale behind them. Empty without any."""
+    """The recorded curves of a preset as an image, with the curve of the preset beside it, pale, behind them. Empty if
+    the preset has no recording."""
     if preset.key not in recorded():
         return ""
     curves = recorded()[preset.key].curves

@@ -217,7 +217,8 @@ def _curves(place: Place, now: Standing, kind: str) -> None:
 
 
 def _with_band(setting: Setting, lines: Lines) -> Lines:
-    """The lines of a setting; where some runs did not finish there is no band, since the others are the better ones."""
+    """The lines of a setting with their band. If some runs did not finish there is no band, because the others are the
+    better ones."""
     return lines if setting.whole else {key: line for key, line in lines.items() if line["kind"] != "band"}
 
 
