@@ -30,7 +30,7 @@ from labcore.runs.spec.run_spec import RunSpec, default_threads, knobs_of, make,
 from labcore.runs.store.rows import RunRow
 
 WARM_UP = Param("warm_up", False, link.switch)
-PRESET, BEFORE = "preset", "before"  # the parameter of a link, and the field that keeps the settings from before
+PRESET, BEFORE = "preset", "before"  # a link's parameter; the field with the settings from before the preset
 
 
 class Draft:
@@ -165,7 +165,7 @@ class Draft:
         if not (self.preset_chosen and self.preset):
             before = {key: deepcopy(value) for key, value in self.fields.items() if key != BEFORE}
         taken = of_preset(self.kind, preset)
-        kept = {name: {**self.fields[name], **taken[name]} for name in ("steps", "knobs")}  # other algorithms' stay
+        kept = {name: {**self.fields[name], **taken[name]} for name in ("steps", "knobs")}  # keeps other algorithms'
         self.fields |= {**taken, **kept, BEFORE: before}
 
     def go_back(self) -> None:
@@ -223,7 +223,7 @@ class Draft:
     def to_url(self) -> None:
         """Write every choice that is not a default into the link, so that a copied link opens the same form. An open
         run keeps its link."""
-        if not self.new or RUN.key in link.query():  # a late rerun of the form must not take a run's link away
+        if not self.new or RUN.key in link.query():  # a late rerun of the form must not overwrite the link of a run
             return
         if self.preset_chosen and (same := self.preset) and (self.steps, self.fields["seed"]) == (same.steps, 0):
             link.replace_all({PRESET: same.key, **view()})

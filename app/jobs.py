@@ -93,8 +93,8 @@ def _asked(view: str, choice: Any, newest: jobs.Spec, polled: bool) -> Asked:
 
 
 def _ask(view: str, choice: Any, spec: jobs.Spec) -> Asked:
-    """Replace the view's earlier request, whose job is stopped, by `spec`. A failed job is tried again. Raises LabError
-    if it cannot be stopped."""
+    """Replace the view's earlier request by `spec` and stop the earlier job. A failed job is tried again. Raises
+    LabError if the earlier job cannot be stopped."""
     before: Asked | None = st.session_state.get(f"asked:{view}")
     asked = st.session_state[f"asked:{view}"] = Asked(choice, spec, seen=before.seen if before else None)
     if before and before.job != asked.job:

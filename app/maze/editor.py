@@ -32,8 +32,8 @@ FORM = '{"rows": ["S..", ".TG"]} is enough: . free, # wall, S start, G goal, T t
 
 
 def maze_of(draft: Draft) -> Maze:
-    """The draft's maze, perhaps without a start or a goal yet. Raises LabError if its text cannot be read, or its knobs
-    do not go together."""
+    """The draft's maze, which may have no start or no goal yet. Raises LabError if its text cannot be read, or its
+    knobs do not go together."""
     return unfinished(str(draft.values["maze"])) if draft.fields["task"] == OWN else build(draft.task_row, draft.values)
 
 

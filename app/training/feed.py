@@ -30,7 +30,7 @@ COUNTED = frozenset({"updates", "num_tokens", "memory"})  # metrics that are axe
 FEW = 12  # charts of the trainer's own metrics that are shown among the others
 HEIGHTS = 230, 150  # of a large and of a small chart, in pixels
 GOLD = "reward/gold"  # logged where the reward is that of a proxy
-SHARES = ("reward", "exact/reward")  # shares of completions, if the reward of right ones is 1 and of others 0
+SHARES = ("reward", "exact/reward")  # shares of completions, if the reward is 1 for right completions and 0 for others
 REPEATS = ("exact_match", "reward/shaped", "reward/verifier")  # what may be the reward under another name
 
 

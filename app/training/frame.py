@@ -27,7 +27,7 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
     draft of one, `form` further fields of the draft above its knobs.
     """
     run = session.open_run(kind)
-    draft = None if active(run) else Draft(run, kind)  # none while the run is going
+    draft = None if active(run) else Draft(run, kind)  # no draft while the run is running
     fault = draft.fault() if draft else ""
     bar.bar(run, kind, fault)
     session.problem()

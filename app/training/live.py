@@ -32,8 +32,8 @@ from labcore.runs.store.rows import RunRow, Step
 
 # Seconds between two drawings while few pages are open; in any other state: never.
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}
-# How long the charts of a run that has just begun wait for its first step. When a script takes longer, Streamlit
-# offers to stop it.
+# How long the charts of a new run wait for its first step, in seconds. When a script takes longer, Streamlit shows a
+# button to stop it.
 FIRST_SECONDS = 0.25
 CHART = "live_chart"
 ENDED_ELSEWHERE = 5.0  # the same of a run that has ended, but whose program may be started again and go on with it
@@ -99,7 +99,7 @@ def _tick(run_id: str, state: str, every: float | None, picture: Picture | None,
     shown, stage = stage_of(run)
     feed = feed_of(shown)
     moved_on = run.state != state or _every(run) != every
-    first = bool(feed.steps) and not feed.sent  # the first point does not wait for the page, which follows a tick later
+    first = bool(feed.steps) and not feed.sent  # the first point is drawn before the page, which follows a tick later
     if (moved_on and not first) or _steered_elsewhere(run) or forking.asked():
         st.rerun()
     if top:

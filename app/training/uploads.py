@@ -81,8 +81,8 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
 
 
 def _usable(draft: Draft, path: str) -> tuple[int, int, str]:
-    """The result of `_read` for a file beside its held-out file, or of the file alone where that one is what is wrong.
-    Raises LabError if the file itself cannot be used."""
+    """The result of `_read` for a file beside its held-out file, or of the file alone if the fault is in the held-out
+    file. Raises LabError if the file itself cannot be used."""
     knobs = draft.of_task()
     try:
         return _read(draft.task_row.key, path, knobs)

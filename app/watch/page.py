@@ -60,7 +60,7 @@ def _of_tokens(there: list[Mapping[str, Any]], credited: bool) -> str:
     if not any(each.get(LOGPROBS) for each in there):
         return "It sent no log-probs, so the probability, ratio and KL of each token are not available."
     lacks = [(what, unknown) for key, what, unknown in _BY_TOKEN if not any(each.get(key) for each in there)
-             and (credited or key != "old_logprobs")]  # texts that were given have no old policy
+             and (credited or key != "old_logprobs")]  # given texts were sampled by no old policy
     if not lacks:
         return ""
     unknown = [each for _, each in lacks]

@@ -277,7 +277,8 @@ def _moves(found: Change) -> str:
 
 
 def _agreement(reward: np.ndarray, score: np.ndarray) -> dict[str, float]:
-    """The share of completions with equal scores if these are 0 or 1; else Spearman's rank correlation if both vary."""
+    """The share of completions with equal scores if all rewards and scores are 0 or 1; otherwise Spearman's rank
+    correlation, or nothing if one of them does not vary."""
     if np.isin(reward, (0, 1)).all() and np.isin(score, (0, 1)).all():
         return {"same": float((reward == score).mean())}
     if np.ptp(reward) == 0 or np.ptp(score) == 0:

@@ -46,8 +46,8 @@ def fork_spec(store: Store, run_id: str, step: int | None = None, *, algorithm: 
     the parent's value of the very same knob was chosen. `steps` is the step at which it ends: the parent's, or where
     the parent is at its end, as many again. `twin`: common random numbers, the parent's; else they begin anew from
     `seed` (None: one that no fork of this run has). A change that counts first in step s is undone by a fork at the
-    newest checkpoint before s. Raises LabError if there is no such run or checkpoint, the two algorithms share nothing,
-    or a value cannot be.
+    newest checkpoint before s. Raises LabError if there is no such run or checkpoint, the two algorithms share no
+    network, or a value is not allowed.
     """
     row = store.run(run_id)
     check_ours(row.spec)
@@ -144,8 +144,8 @@ def _fixed(knob: Knob, parent: RunSpec) -> bool:
 
 
 def check(parent: RunSpec, spec: RunSpec) -> None:
-    """Check that the fork `spec` can start from a checkpoint of `parent`. Raises LabError if their algorithms share
-    nothing, or a knob that cannot change is another one."""
+    """Check that the fork `spec` can start from a checkpoint of `parent`. Raises LabError if their algorithms share no
+    network, or a knob differs that a fork cannot change."""
     row, theirs = spec.row, parent.row
     if not set(row.models) & set(theirs.models):
         raise LabError(f"{theirs.label} trains {' and '.join(theirs.models)}, {row.label} {' and '.join(row.models)}: "
@@ -158,7 +158,8 @@ def check(parent: RunSpec, spec: RunSpec) -> None:
 
 
 def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
-    """The parent's spec and checkpoint that the fork `run_id` starts from. Raises LabError if both are gone."""
+    """The parent's spec, and its checkpoint from which the fork `run_id` starts. Raises LabError if the fork has no
+    copy of them yet and the parent or its checkpoint is gone."""
     assert spec.parent is not None, "only a fork has a beginning"
     parent, step = spec.parent
     start = run_folder(run_id) / START

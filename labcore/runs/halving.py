@@ -31,7 +31,8 @@ _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "n
 
 @dataclass(frozen=True)
 class Halving:
-    """The early stopping of a sweep: its metric, the first decision's step, and `factor`: one of so many continues."""
+    """The early stopping of a sweep: its metric, the step of the first decision, and `factor`: one in `factor` runs
+    continues."""
 
     metric: str
     min_steps: int

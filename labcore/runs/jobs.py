@@ -91,8 +91,8 @@ def log_file(job: str) -> Path:
 
 
 def put(spec: Spec) -> str:
-    """Write the spec down so that a worker can do it; return the job's id. Raises LabError if it cannot be written; or
-    nothing has become of it, in a lab that is shared for reading."""
+    """Write the spec of a job so that a worker can do the job. Returns the job's id. Raises LabError if the spec cannot
+    be written, or if the lab is shared for reading and the job has not been done before."""
     job = job_id(spec)
     if ended(job):
         return job
@@ -168,7 +168,8 @@ def fail(job: str, sentence: str) -> None:
 
 
 def do(spec: Spec) -> dict[str, Any]:
-    """The result of `spec`, computed in this process. Raises LabError if there is none, or it cannot be done so."""
+    """The result of `spec`, computed in this process. Raises LabError if there is no such job, or it cannot be done as
+    `spec` asks."""
     name = str(spec.get("job"))
     if name not in JOBS:
         raise LabError(f"There is no job {quoted(name)}: {suggestion(name, list(JOBS))}")

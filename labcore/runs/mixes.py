@@ -39,8 +39,8 @@ def path() -> Path:
 
 
 def of_values(name: str, algorithm: str, values: Mapping[str, Value], task: Task, weights: str = SCRATCH) -> Mix:
-    """A mix of the knobs `values` of a run on `task`: what is at its defaults is not part of it (`weights` as for
-    `knobs_of`). Raises LabError if the name or a value cannot be, or the row is not one of choices."""
+    """A mix of the knobs `values` of a run on `task`: knobs at their defaults are not part of it (`weights` as for
+    `knobs_of`). Raises LabError if the name or a value is not allowed, or the row is not one of choices."""
     row = mixed.with_every_knob(algorithm)
     own = {knob.key for knob in row.knobs}.difference(_OF_ONE_MACHINE)
     knobs = {knob.key: knob.check(values[knob.key]) for knob in knobs_of(row, task, weights)
@@ -69,7 +69,8 @@ def saved() -> tuple[list[Mix], list[str]]:
 
 
 def find(name: str) -> Mix:
-    """The saved mix of that name, in any case. Raises LabError if there is none, or the file cannot be read."""
+    """The saved mix of that name, whether written in capital or small letters. Raises LabError if there is no such mix,
+    or the file cannot be read."""
     there, _ = saved()
     for mix in there:
         if _same(mix.name, name):

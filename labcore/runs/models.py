@@ -70,7 +70,8 @@ def offered(run: str) -> list[Model]:
 
 
 def source(model: Model) -> Source:
-    """The source to load `model` from. Raises LabError if the run, its checkpoint or its start is gone."""
+    """The source to load `model` from. Raises LabError if the run or its checkpoint is missing, or the weights from
+    which it started are gone."""
     spec = spec_of(model.run)
     if model.stage == START:
         root = _root(spec)
@@ -88,8 +89,8 @@ def source(model: Model) -> Source:
 
 
 def base_folder(spec: RunSpec) -> Path | None:
-    """The folder of the model that SFT made for `spec`; None where it starts from given or random weights. Raises
-    LabError if it is gone, or the file that the run learnt from is."""
+    """The folder of the base model that SFT made for `spec`; None if the run starts from given or random weights.
+    Raises LabError if the base model is gone, or the file that the SFT run learnt from is."""
     sft = base_spec(spec)
     if sft is None:
         return None

@@ -65,8 +65,9 @@ class Sweep:
 
 
 def grid(spec: RunSpec, axes: Mapping[str, Sequence[Any]], seeds: Sequence[int]) -> list[RunSpec]:
-    """A spec for each combination of the values of `axes` (up to four knobs) and each seed; all values of a seed first.
-    Raises LabError for too many knobs or runs, something twice, or a combination that cannot be run."""
+    """A spec for each combination of the values of `axes` (up to four knobs) and each seed, in the order of the seeds.
+    Raises LabError if there are too many knobs or runs, a value or a seed is given twice, or a combination cannot be
+    run."""
     if len(axes) > MOST_AXES:
         raise LabError(f"A sweep has at most {MOST_AXES} knobs, not {len(axes)} ({listed([*axes])}): fix the others.")
     for name, values in (*axes.items(), ("seeds", seeds)):
@@ -109,8 +110,8 @@ def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False, early: Hal
     """Queue a group of runs, all or none; return the sweep's id. Wake the launcher to have them started; `mine` as in
     `create`. `early`: the worse ones are stopped early. The sweep gets a `name`, and its runs a `project`.
 
-    They may be of several algorithms as well: whatever is to be compared. Raises LabError if there are none, or too
-    many, or they cannot be stopped early so.
+    The runs may also have different algorithms: a sweep is any set of runs to be compared. Raises LabError if there are
+    no runs or too many, or they cannot be stopped early by `early`.
     """
     if not 1 <= len(specs) <= MOST_RUNS:
         raise LabError(f"A sweep has from 1 to {MOST_RUNS:,} runs, not {len(specs):,}.")

@@ -182,7 +182,7 @@ def main(preload: Sequence[str] = PRELOAD, fork: bool = CAN_FORK) -> None:
     for module in preload if fork else ():
         importlib.import_module(module)
     if mapping := sys.modules.get("transformers.conversion_mapping"):
-        mapping.get_checkpoint_conversion_mapping("llama")  # the table that each worker's first model would wait for
+        mapping.get_checkpoint_conversion_mapping("llama")  # a table that each worker would build again
     versions.here()  # the workers inherit what it found: the code as it was when these modules were loaded
     store = Store()
     children = (Forking if fork else Spawning)(store)

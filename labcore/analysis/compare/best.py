@@ -65,7 +65,7 @@ def spent(groups: Sequence[Group], metric: str) -> dict[str, dict[str, float]]:
 
 def standing(groups: Sequence[Group], metric: str, criterion: str = "") -> Standing:
     """Rank the groups by `criterion` (empty: the usual one); groups without rows are left out. Raises LabError if no
-    group has a row, or they cannot be judged by this."""
+    group has a row, or the groups cannot be compared by this criterion."""
     found = _with_rows(groups, metric)
     if not found:
         raise LabError("There is nothing to compare yet: wait for the first steps.")

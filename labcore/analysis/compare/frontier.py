@@ -19,7 +19,8 @@ from labcore.runs.traces import Trace
 
 @dataclass(frozen=True)
 class Point:
-    """A group at its last rows: mean cost and reward, those of each run, and whether it is Pareto-optimal."""
+    """A group at its last rows: its mean cost and reward over its seeds, the (name, cost, reward) of each run, and
+    whether it is Pareto-optimal."""
 
     label: str
     cost: float

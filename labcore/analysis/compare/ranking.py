@@ -243,7 +243,8 @@ class Standing:
         return over if over or self.active else [setting for setting in self.ranked if setting.results]
 
     def extremes(self) -> Mapping[str, Setting]:
-        """The best, the median and the worst; of two the best and the worst. Empty where the metric has no better."""
+        """The best, the median and the worst setting of `ended`; without a median if there are two. Empty if neither
+        direction of the metric is better."""
         there = self.ended
         if not there or not self.metric.better:
             return {}

@@ -1,4 +1,5 @@
-"""The doctor of a run: takes rows one by one, applies its rules every few steps, reports findings that begin or end."""
+"""The doctor of a run: it takes the rows one by one, applies the rules every few steps, and reports findings that begin
+or end."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class Doctor:
         return [change for rule in rules if (change := self._look(rule, view))]
 
     def diverged(self, step: int, message: str) -> Change:
-        """The finding that ended the run: a number at `step`, in no row, is not finite; `message` is the run's."""
+        """The finding that ended the run: a number at `step` is not finite. The step has no row, so the finding is made
+        from `message`, the run's own message."""
         evidence, _, fix = message.partition(": ")
         view = replace(self._view, knobs=self._knobs)
         finding = Finding("A number is not finite", f"{evidence[:1].lower()}{evidence[1:]}",

@@ -90,7 +90,8 @@ class Series:
 
     @property
     def noise(self) -> float:
-        """The standard deviation of the blocks' means around their trend, by differences; 0 of under three blocks."""
+        """The standard deviation of the blocks' means around their trend, computed from their differences; 0 for fewer
+        than three blocks."""
         steps = [after - before for (_, before), (_, after) in pairwise(self.blocks)]
         return stdev(steps) / math.sqrt(2) if len(steps) > 1 else 0.0
 

@@ -76,11 +76,12 @@ def one_more(store: Store, course: Course) -> int:
 
 
 def course(store: Store, lesson: Lesson, sweep_id: str) -> Course:
-    """The lesson's runs as they stand, none of another version of its file. Raises LabError if the runs are gone."""
+    """The lesson's runs as they stand. Runs of another version of the lesson's file are left out. Raises LabError if no
+    run is left."""
     found: dict[tuple[str, int], RunRow] = {}
     by_spec = {setup.spec.to_json(): setup.name for setup in lesson.setups}
     for row in sweep.sweep(store, sweep_id).runs:
-        name = by_spec.get(Setup("", "", row.spec).at(0).to_json())  # whatever its seed
+        name = by_spec.get(Setup("", "", row.spec).at(0).to_json())  # with any seed
         if name is not None:
             found[name, row.spec.seed] = row
     if not found:

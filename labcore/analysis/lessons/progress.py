@@ -43,7 +43,7 @@ def path() -> Path:
 
 
 def attempts() -> dict[str, list[Attempt]]:
-    """By the name of the lesson, oldest first. Raises LabError if the file cannot be read."""
+    """The attempts by the name of the lesson, oldest first. Raises LabError if the file cannot be read."""
     return {name: [_attempt(each) for each in found] for name, found in _sound(_KEPT.read()).items()}
 
 
@@ -53,7 +53,8 @@ def newest(name: str) -> Attempt | None:
 
 
 def predict(name: str, choice: int | None = None, curve: Sequence[tuple[float, float]] = ()) -> Attempt:
-    """Begin an attempt by a prediction. Raises LabError if one goes on already, or the file cannot be written."""
+    """Begin an attempt by a prediction. Raises LabError if the last attempt has not ended, or the file cannot be
+    written."""
     with _changing() as entries:
         if _open(entries.get(name, [])):
             raise LabError("You have already made a prediction: it cannot be changed once its runs have started.")

@@ -127,7 +127,7 @@ def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None,
             only: Collection[str] | None = None) -> list[RunSpec]:
     """List the runs to make next: the missing reward models, else the missing seeds of the settings, or of those with
     the labels `only`, all settings of a seed first. Nothing while a reward model is still trained. Raises LabError if a
-    reward model did not finish, and cannot be had by running it again."""
+    reward model did not finish, and running it again cannot produce it."""
     counted = {row.spec.seed for row in runs.scorers if row.state in (FINISHED, *ACTIVE)}
     if absent := [spec for spec in scorer_specs(study) if spec.seed not in counted]:
         return absent

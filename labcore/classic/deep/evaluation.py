@@ -66,8 +66,8 @@ def evaluate(session: DeepSession) -> Evaluation:
 @torch.no_grad()
 def play(network: Acts, task: str, episodes: int, seed: int, device: torch.device | str = "cpu",
          choose: Choose | None = None, arguments: str = "") -> Evaluation:
-    """Whole episodes, one in each of `episodes` environments, with the likeliest actions where nothing else is to
-    `choose` them. Raises LabError if the environment cannot be made."""
+    """Play whole episodes, one in each of `episodes` environments. Without `choose`, the most likely actions are taken.
+    Raises LabError if the environment cannot be made."""
     worlds = make_environments(task, episodes, seed, arguments)
     generator = torch.Generator(device).manual_seed(seed)
     returns, lengths, rewards, truncated = np.zeros(episodes), np.zeros(episodes, np.int64), [], False
@@ -110,7 +110,7 @@ def _shown(world: World, observation: np.ndarray) -> list[float]:
 
 def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
     """The acting network of a `policy` folder, the newest or that of the best evaluation, and its `config.json`. Raises
-    LabError if the folder is none, or its files do not fit each other."""
+    LabError if it is no such folder, or its files do not fit each other."""
     try:
         config = untrusted.read_json(folder / "config.json", constants=True)
         make = GaussianMLP if config.get("continuous") else MLP  # what older folders do not say they have not
@@ -128,8 +128,8 @@ def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
 
 
 def replay(folder: Path, episodes: int, seed: int, best: bool = False) -> dict[str, Any]:
-    """Play whole episodes with the best actions. JSON-clean: returns, lengths, and `path`, what the first one observed.
-    Raises LabError as `load`, or if the environment cannot be made."""
+    """Play whole episodes with the best actions. JSON-clean: returns, lengths, and `path`, the observations of the
+    first episode. Raises LabError as `load`, or if the environment cannot be made."""
     network, config = load(folder, best)
     played = play(network, config["environment"], episodes, seed, arguments=str(config.get("arguments", "")))
     return {"environment": config["environment"], "step": config["best_step" if best else "step"],

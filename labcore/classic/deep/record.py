@@ -23,9 +23,9 @@ from labcore.runs.spec.session import Pictures, Record
 
 @torch.no_grad()
 def policy_map(session: DeepSession, path: list[list[float]]) -> dict[str, Any] | None:
-    """The likeliest action and its value on the world's plane, and the `path` of an episode on it; None where the world
-    has no plane. Of continuous actions the mean of the first number, clipped to its bounds.
-    """
+    """The most likely action and its value at each point of the environment's plane, and the `path` of an episode on
+    that plane; None if the environment has no plane. For continuous actions it is the mean of the first component,
+    clipped to its bounds."""
     world = session.environments.world
     plane = plane_of(world)
     if plane is None:

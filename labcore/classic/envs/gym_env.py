@@ -56,8 +56,8 @@ class Environments(Protocol):
 def make_environments(env_id: str, count: int, seed: int, arguments: str = "") -> Environments:
     """`count` environments of that id with these arguments, the first episodes begun.
 
-    Gymnasium's own vectorised CartPole and the lab's Acrobot and Pendulum where these are asked for; any other id is
-    stepped one after the other. Raises LabError as `describe`.
+    Gymnasium's own vectorised CartPole and the lab's Acrobot and Pendulum are used for their ids; the copies of any
+    other environment are stepped one after the other. Raises LabError as `describe`.
     """
     world = describe(env_id, arguments)
     about = gym.registry.get(env_id)  # None for an environment in a module of the user's
@@ -214,7 +214,7 @@ class Physics(Protocol):
 
 
 class TogetherEnvironments(SingleEnvironments):
-    """Worlds of Gymnasium whose copies take their step at once. Seeds, numbers and `state()` as
+    """Gymnasium environments whose copies all step at once. Seeds, numbers and `state()` are those of
     `SingleEnvironments`."""
 
     def __init__(self, world: World, count: int, seed: int):

@@ -74,7 +74,8 @@ def exact_values(mdp: MDP, policy: Array, gamma: float) -> Array:
 
 
 def exact_value(mdp: MDP, policy: Array, gamma: float, start: int) -> float:
-    """V_π(start), exactly. Only what the policy may come to from there counts: elsewhere it may walk for ever.
+    """V_π(start), exactly. Only states that the policy may reach from `start` count; from other states it may walk for
+    ever.
 
     In reward. Raises LabError if with γ = 1 the policy may walk for ever from the start.
     """
@@ -186,8 +187,8 @@ def backup(mdp: MDP, values: Array, gamma: float, state: int, action: int) -> st
 def optimal_values(mdp: MDP, gamma: float) -> tuple[Array, Array]:
     """V* and Q*, exactly: policy iteration with a linear solve. -> (S,), (S, A)
 
-    In reward. What the errors of the learning methods are measured against. Raises LabError if with γ = 1 it may be
-    best, or the only way, to walk for ever.
+    In reward. The errors of the learning methods are measured against these values. Raises LabError if with γ = 1 it
+    may be best, or the only way, to walk for ever.
     """
     # A policy that is nearly right already needs few linear solves, which are what costs.
     *_, last = islice(value_iteration(mdp, {"gamma": min(gamma, NEARLY_1), "tolerance": 1e-3}), MOST_SWEEPS)

@@ -20,8 +20,8 @@ def is_adapter(folder: Path) -> bool:
 
 
 def base_of(folder: Path) -> str:
-    """The folder or hub id of the weights that the adapter in `folder` is on. Raises LabError if its configuration
-    cannot be read, or is not LoRA's."""
+    """The folder or hub id of the base weights of the adapter in `folder`. Raises LabError if its configuration cannot
+    be read, or is not LoRA's."""
     try:
         config = untrusted.read_json(folder / CONFIG, constants=True)
         kind, base = config["peft_type"], str(config["base_model_name_or_path"] or "")

@@ -128,8 +128,8 @@ def local(run_folder: Path) -> list[tuple[int, Path]]:
 
 
 def at(run_folder: Path, step: int) -> Path | None:
-    """The folder of the checkpoint of `step`, fetched where this machine lacks it; None where there is none. Raises
-    LabError if another machine has published it, and it cannot be fetched."""
+    """The folder of the checkpoint of `step`, fetched if this machine lacks it; None if there is none. Raises LabError
+    if another machine has published it and it cannot be fetched."""
     path = dict(steps(run_folder)).get(step)
     return path and storage.fetch(path)
 

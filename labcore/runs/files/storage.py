@@ -107,12 +107,14 @@ def has(path: Path | str, *, sure: bool = False) -> bool:
 @_answered_by("fetch:bring_run")
 def fetch_run(run: str) -> None:
     """Fetch all files of a run but its checkpoints, also what workers elsewhere added to its versions and its log.
-    Raises LabError if the object store is away; or it holds something damaged, once all else is here."""
+    Raises LabError if the object store is away; or if it holds a damaged file, which is reported after all other files
+    have been fetched."""
 
 
 @_answered_by("fetch:bring_log")
 def fetch_log(run: str) -> Path:
-    """The log of a run that no worker has, with the lines of workers elsewhere; a missing path if there is none."""
+    """The log of a run that no worker has now, with the lines of workers on other machines; the path does not exist if
+    there is no log."""
     return log_file(run)
 
 
@@ -130,7 +132,8 @@ def holds(checkpoint: Path, content: bytes) -> bool:
 
 @_answered_by("fetch:take_along")
 def copy_start(parent: str, step: str, run: str) -> None:
-    """Publish what the fork `run` starts from, out of its parent's. Raises LabError where the object store is away."""
+    """Publish the start of the fork `run`: copy it from the files that its parent has published. Raises LabError if the
+    object store is away."""
 
 
 @_answered_by("changes:changed")

@@ -43,7 +43,7 @@ _UNREADABLE = (
 
 def table_of(name: str, content: bytes) -> Table:
     """The table in a metrics file: CSV, JSON, JSON lines or Parquet, each compressed by gzip or not. Raises LabError if
-    it is of another kind, damaged, empty, or longer than `LIMIT` once it is unpacked."""
+    the file is of another kind, damaged or empty, or its unpacked content is longer than `LIMIT`."""
     content = untrusted.unzipped(name, content, LIMIT).removeprefix(codecs.BOM_UTF8)
     if kind := _unreadable(name, content):
         raise LabError(f"{name} is {kind.what}: {kind.do}.")

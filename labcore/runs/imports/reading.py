@@ -34,7 +34,8 @@ Columns = Sequence[tuple[np.ndarray, np.ndarray]]  # (values, there) of each met
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of one run in the order of the file, (M,), its name there, and by what it was told apart."""
+    """The rows of one run in the order of the file, (M,); the name that the file gives the run; and the value that
+    distinguishes it from the other runs of the file."""
 
     rows: np.ndarray
     name: str = ""
@@ -137,7 +138,8 @@ def parse(name: str, content: bytes, label: str = "") -> list[Foreign]:
 
 
 def parse_own(name: str, content: bytes) -> Foreign:
-    """The run in a CSV that the lab wrote of a parsed one, without a limit. Raises LabError where it is damaged."""
+    """The run in a CSV that the lab itself wrote from a parsed file. Such a CSV may be longer than the original, so
+    there is no limit on its length. Raises LabError if it is damaged."""
     return _in_words(name, content, "", math.inf, OWN)[0]
 
 
@@ -278,7 +280,8 @@ def _fill(source: Source, layout: Layout) -> None:
 
 
 def _placed(name: str, header: Sequence[str], layout: Layout, source: Source, read: Numbers) -> Placed:
-    """The column that places the rows: the first that places all those with a metric, else that which places most."""
+    """The column that places the rows: the first one that places all rows with a metric, otherwise the one that places
+    most of them."""
     if layout.row:  # rows are counted from 1, and again where another header stands
         begins = np.flatnonzero(np.diff(read.parts, prepend=-1))
         return Placed(np.arange(1.0, read.parts.size + 1) - begins[read.parts])

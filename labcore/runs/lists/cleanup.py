@@ -97,8 +97,9 @@ def spare_files(entries: Iterable[Entry]) -> Plan:
 
 
 def carry_out(shelf: Shelf, plan: Plan) -> int:
-    """Do it: runs go into the trash, files for good. Returns the bytes of what went; an active run is left alone.
-    Raises LabError if a run was taken up again since the plan was made; then no run is deleted."""
+    """Carry out the plan: move runs to the trash, or delete files for good. Returns the bytes that this frees. Files of
+    active runs are left alone. Raises LabError if a run was resumed since the plan was made, and then deletes no run;
+    or if files cannot be deleted."""
     if not plan.files:
         trash(shelf.store, plan.ids)
         return plan.size
@@ -144,8 +145,8 @@ def unused_uploads(store: Store) -> list[str]:
 
 
 def remove_uploads(store: Store, places: Iterable[str]) -> dict[str, int]:
-    """Delete those of `places` that still no run needs. Returns the bytes of each that went. There is no way back.
-    Raises LabError if one cannot be deleted; it is whole, or it is gone for every run."""
+    """Delete for good the uploads of `places` that no run needs. Returns the bytes of each deleted upload. Raises
+    LabError if one cannot be deleted; each upload is then still complete, or gone for every run."""
     try:
         chosen = {*places} & {*unused_uploads(store)}  # reads every spec, for which no writer is to wait
         with store.files_held() as named:  # meanwhile no run is added

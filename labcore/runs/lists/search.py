@@ -112,7 +112,8 @@ def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) ->
 
 
 def _values(entry: Entry, key: str) -> tuple[Any, ...]:
-    """The values of the run under the name: its tags one by one; algorithm, task and model by either name."""
+    """The values of the run under the name: tags one by one; the id with the run's name; algorithm, task and model both
+    as key and as label."""
     found = value(entry, key)
     if key == "id":
         return (found, entry.id)

@@ -45,7 +45,8 @@ def now(words: str, done: int, total: int) -> Activity:
 
 
 class Throttled:
-    """A listener that passes reports on only after `first` seconds, and then one every `EVERY_SECONDS`."""
+    """A listener that passes a report on only after `first` seconds, and then at most one every `EVERY_SECONDS`. Other
+    reports are dropped."""
 
     def __init__(self, listener: Listener, first: float):
         self._listener, self._next = listener, time.perf_counter() + first

@@ -21,7 +21,7 @@ from labcore.runs.spec.run_spec import RunSpec
 
 
 def precision_caution(spec: RunSpec) -> str:
-    """A caution where the run asks for bf16, of which its device is known to have no arithmetic; else empty."""
+    """A caution if the run asks for bf16 and its device is known to lack bf16 arithmetic; otherwise empty."""
     if spec.knobs.get("dtype") != "bf16" or (found := machine.bf16(spec.device)).able is not False:
         return ""
     return (f"`dtype` is bf16, but {found.where} has no bf16 arithmetic, so precision is lost and no time is saved: "
@@ -88,7 +88,8 @@ def fault(spec: RunSpec) -> str:
 
 
 def caution(spec: RunSpec) -> str:
-    """The cautions of its precision, its sampler, its optimizer, its template and its texts, if any."""
+    """The cautions of its precision, its sampler, its optimizer, its template and its texts; empty if there are
+    none."""
     of_texts = str(resolve_name(_LONG_TEXTS)(spec))
     return " ".join(filter(None, (precision_caution(spec), vllm.caution(spec), eight_bit.fault(spec),
                                   template_caution(spec), of_texts)))

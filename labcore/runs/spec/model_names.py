@@ -164,8 +164,8 @@ def is_published(name: str) -> bool:
 
 
 def reward_model_of(name: str) -> Path:
-    """The checkpoint of the run that trained the reward model `name`, RUN or RUN@STEP. Raises LabError if nothing is
-    called so, it is no reward model, or it cannot be fetched."""
+    """The checkpoint of the run that trained the reward model `name`, RUN or RUN@STEP. Raises LabError if there is no
+    run of that name, it trained no reward model, or the checkpoint cannot be fetched."""
     return storage.fetch(_reward_model(name))
 
 
@@ -190,8 +190,8 @@ def _reward_model(name: str) -> Path:
 
 
 def pinned_reward_models(names: str) -> str:
-    """The names of reward models with their steps: what is the newest now is not for ever. Raises LabError as
-    `reward_model_of`; or if one is named twice."""
+    """The names of reward models with their steps, because a newer checkpoint may follow. Raises LabError as
+    `reward_model_of`, or if one is named twice."""
     pinned = [_pinned_reward_model(name) for name in members(names)]
     if twice := [name for name in pinned if pinned.count(name) > 1]:
         raise LabError(f"The reward model {twice[0]} is named twice: an ensemble has different ones, for example of "
@@ -217,8 +217,8 @@ def _pinned_reward_model(name: str) -> str:
 
 
 def pinned_teacher(name: str) -> str:
-    """The name of a teacher as a spec keeps it: a run's with its step, a folder's as a whole path. One of a run that
-    has its step and is not here stays as it is. Raises LabError if there is no such model, or it has learnt nothing."""
+    """The name of a teacher as a spec keeps it: a run's with its step, a folder's as a whole path. The name RUN@STEP of
+    a run that is not here stays as it is. Raises LabError if there is no such model, or it has not been trained."""
     folder, found = path_of(os.path.expanduser(name)), read(name)
     if name in built_in():
         raise LabError(f"The teacher {quoted(name)} has random weights, from which nothing can be learnt: set "

@@ -208,7 +208,8 @@ def _filled(spec: RunSpec) -> RunSpec:
 
 @cache
 def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Value]:
-    """A run's knobs as they were before they came; none that this lab does not know, which is said where it is used."""
+    """The values of a run's knobs from before these knobs existed; empty if this lab does not know the algorithm or the
+    task, which is reported where they are used."""
     try:
         row = mixed.with_every_knob(algorithm) if mix else kinds.algorithm(algorithm, kind)
         return {knob.key: knob.default if knob.before is None else knob.before
@@ -302,7 +303,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
 
 
 def _checked(row: Algorithm, task: Task, knobs: dict[str, Value], absent: bool) -> dict[str, Value]:
-    """The knobs of a run, which fit each other, with the reward model and the teacher at their checkpoints."""
+    """The knobs of a run after a check that they fit each other. The names of the reward model and the teacher now have
+    their checkpoint steps."""
     check_together(row, knobs)
     check_pairs(task, knobs)
     check_turns(task, knobs)
@@ -365,8 +367,8 @@ def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:
 
 
 def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
-    """`spec` with knobs changed during the run, one after the other; only the outcome has to go together. Raises
-    LabError for an unknown knob, a bad value, a knob that needs a new run, or values that do not go together."""
+    """`spec` with knobs changed during the run, one after the other; only the result of all changes must be consistent.
+    Raises LabError for an unknown knob, a bad value, a knob that needs a new run, or values that do not go together."""
     known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
     knobs = dict(spec.knobs)
     for key, value in changes:

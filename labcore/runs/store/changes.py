@@ -106,7 +106,8 @@ def _numbers(connection: sa.Connection, many: int, sweep: str | None) -> Sequenc
 
 
 def next_number(connection: sa.Connection, many: int = 1) -> int:
-    """The first number of so many runs that are about to be added; no other run had or gets one meanwhile."""
+    """The first of `many` numbers for runs that are about to be added. No other run had one of them, or gets one while
+    this transaction lasts."""
     of_row = meta.c.key == "number"
     last = connection.scalar(sa.select(meta.c.value).where(of_row).with_for_update())  # SQLite writes alone anyway
     if not isinstance(last, str) or not _COUNT.fullmatch(last):  # somebody changed the store: it can be counted again

@@ -142,7 +142,7 @@ def of(connection: sa.Connection) -> Dialect:
 
 def open_engine(url: str, reads: bool = False) -> sa.Engine:
     """An engine on `url`; one that only `reads` neither makes the database nor writes to it. Raises LabError if the URL
-    is none, its driver is missing, or the database cannot be opened, or is to be read and not there."""
+    is invalid, its driver is missing, the database cannot be opened, or it does not exist and is only to be read."""
     try:
         dialect = _DIALECTS.get(sa.make_url(url).get_backend_name(), _OTHER)
         engine = sa.create_engine(url, **dialect.options())

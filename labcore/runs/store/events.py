@@ -97,8 +97,8 @@ class Controls(Database):
 
     def settle(self, control_id: int, step: int, refused: str | None = None, *, superseded: bool = False,
                log: tuple[str, dict[str, Any]] | None = None) -> None:
-        """Note what became of a control, with an event `log` (kind, payload) in the same transaction. Raises NotOwner
-        if its run belongs to another process, for which the control is."""
+        """Note the result of a control, with an event `log` (kind, payload) in the same transaction. Raises NotOwner if
+        the run belongs to another process, which has to apply the control."""
         state = "refused" if refused else "superseded" if superseded else "applied"
         with self._writing() as connection:
             run_id = connection.execute(sa.select(controls.c.run_id).where(controls.c.id == control_id)).scalar_one()

@@ -63,10 +63,10 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
                project: str = "") -> str:
         """Add a run. It is queued for a supervisor, or where `mine` is set "starting" in this very process.
 
-        A fork takes along what it starts from; one that is started before it has, finds that at its parent's. `sweep`
-        is the id of the sweep that the run is part of. `warm_up`: SFT of its base model is to be run and seen even
-        where there is one; no part of the spec, since the base is the same. `project` is its label. Raises LabError if
-        the user's file that it needs was deleted by a clean-up.
+        A fork copies the checkpoint that it starts from; a fork that starts before it has copied it reads its parent's.
+        `sweep` is the id of the sweep that the run is part of. `warm_up`: run SFT of its base model, with its charts,
+        even if that base exists; this is no part of the spec, since the base is the same. `project` is its label.
+        Raises LabError if the user's file that it needs was deleted by a clean-up.
         """
         return self.create_all([spec], mine, sweep, warm_up, project=project)[0]
 
@@ -218,8 +218,8 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
 
     def set_state(self, run_id: str, state: str, message: str = "", *,
                   log: tuple[str, dict[str, Any]] | None = None) -> None:
-        """Move the run to `state`, with an event `log` (kind, payload) in the same transaction. Raises LabError if the
-        run cannot go there from its state, or belongs to another process."""
+        """Move the run to `state`, with an event `log` (kind, payload) in the same transaction. Raises LabError if
+        `state` cannot follow the run's present state, or belongs to another process."""
         with self._writing() as connection:
             before = changes.known(connection, run_id)
             if state != before and (state not in STATES or state not in MOVES[before]):

@@ -56,10 +56,11 @@ def limit() -> float:
 
 
 def trim(going: Callable[[], Container[str]]) -> int:
-    """Delete what is beyond the bound; the bytes that went. `going()` are the runs that a process has or will have.
+    """Delete published files until the cache is within its limit. Returns the bytes that were deleted. `going()` are
+    the runs that a process has or will have; their files stay.
 
-    Does nothing where somebody looked within the last minute. Raises LabError if the store is away, or the bound is no
-    number.
+    Does nothing if another process looked within the last minute. Raises LabError if the store is away, or the limit is
+    not a number above 0.
     """
     try:
         with FileLock(changes.lock("trim"), timeout=0):

@@ -17,7 +17,8 @@ from labcore.runs.files.storage import Away
 
 
 def deleted(path: Path) -> None:
-    """The run or the thing at `path` is deleted for good. Raises LabError if the setting cannot be used."""
+    """Note that the run or the thing at `path` has been deleted for good, and delete its published files. Raises
+    LabError if the setting of the object store cannot be used."""
     thing, unit = units.place(path), units.unit_with(path)
     store = object_store.opened()
     if not (thing and unit):

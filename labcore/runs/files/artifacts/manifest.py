@@ -49,7 +49,8 @@ def of_bytes(content: bytes) -> File:
 
 
 def read(store: ObjectStore, thing: str) -> Manifest | None:
-    """The manifest of a thing; None if it is not published. Raises LabError if the store is away, or it is damaged."""
+    """The manifest of a thing; None if it is not published. Raises LabError if the store is away, or the manifest is
+    damaged."""
     content = store.get(f"{thing}/{NAME}")
     if content is None:
         return None

@@ -66,8 +66,8 @@ def _opened(url: str, pid: int) -> ObjectStore:  # a connection does not outlive
 
 
 class ObjectStore:
-    """The store at `url`. All that it raises is LabError: `Away` where another time may do. Raises LabError if nothing
-    can be kept at such a URL, or the package for it is missing."""
+    """The store at `url`. All its errors are LabErrors; `Away` means that a later attempt may succeed. Raises LabError
+    if the URL is not one of a storage that the lab can use, or the package for it is missing."""
 
     def __init__(self, url: str):
         self.url = shown(url)
@@ -91,8 +91,8 @@ class ObjectStore:
         self._files = _file_system(scheme)
 
     def begin(self) -> str:
-        """The id of the store, which is begun where it is empty. Raises LabError if it is gone, cannot be reached or
-        written, or is not the lab's."""
+        """The id of the store. An empty store is marked as the lab's first. Raises LabError if the store is gone,
+        cannot be reached or written, or is not the lab's."""
         if self._id is None:
             found = self._marker()
             if found is None:

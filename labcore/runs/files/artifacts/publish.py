@@ -226,9 +226,9 @@ Say = Callable[[str, str], object]  # a unit, and why it is not published; "" on
 
 
 class Publisher(Publishing):
-    """A context in which what changes is published. Of `partial` runs, of which other machines have files that are not
-    here, it only adds what the store lacks; where it `adds`, of all of them. Raises LabError if `RL_LAB_ARTIFACTS`
-    cannot be used."""
+    """A context in which changed files are published. Other machines may have files of `partial` runs that are not
+    here, so for such runs the publisher only adds files that the store lacks; if it `adds`, for all runs. Raises
+    LabError if `RL_LAB_ARTIFACTS` cannot be used."""
 
     adds = False
 

@@ -1,4 +1,5 @@
-"""Publishing: a worker publishes the files of its run; a server, and the command `publish`, what the store lacks."""
+"""Publishing: each worker publishes the files of its run; a lab's server and the command `publish` send the files that
+the object store lacks."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class OfWorker(Publisher):
         self._runs = store
 
     def begin(self, run_id: str, step: int) -> None:
-        """The run continues without what is damaged in the store: a checkpoint is checked when it is fetched."""
+        """Fetch the run's files. The run continues without files that are damaged in the store; a checkpoint is checked
+        when it is fetched."""
         self.live.add(run_id)
         self.partial.add(run_id)
         try:
