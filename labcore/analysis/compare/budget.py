@@ -55,9 +55,11 @@ def measures(equal: Collection[str], spent: Spent) -> list[str]:
 
 
 def uneven(spent: Spent) -> tuple[str, str, str] | None:
-    """(axis, the group that used up the most of it, the group that used up the least) where that is no longer close.
+    """(axis, the group that used up the most of it, the group that used up the least) if these amounts are not about
+    the same.
 
-    By the first axis that all groups count; None where they are close, or count nothing in common.
+    By the first axis that all groups count; None if the amounts are about the same, or the groups count nothing in
+    common.
     """
     axis = next((axis for axis in EQUAL if spent and all(axis in each for each in spent.values())), None)
     if axis is None:

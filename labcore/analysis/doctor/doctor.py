@@ -48,12 +48,13 @@ class Doctor:
         return ordered(list(self._open.values()))
 
     def changed_since(self, logged: Iterable[Finding]) -> list[Change]:
-        """The findings that began or ended between those of a log and the present ones."""
+        """The differences between the findings in a log and the present ones: findings that began or ended."""
         before, now = {found.rule for found in logged}, self._open
         return [Change(self.step, rule, now.get(rule)) for rule in sorted(before ^ now.keys())]
 
     def take(self, step: int, metrics: Mapping[str, float], knobs: Mapping[str, Value] | None = None) -> list[Change]:
-        """Take a row, with the knobs that it was made with; what began and ended by it, mostly nothing."""
+        """Take a row, and the knobs with which it was made. Returns the findings that began or ended by it, usually
+        none."""
         if step <= self.step:
             return []
         self._memory.add(step, metrics)

@@ -60,7 +60,8 @@ def specs(lesson: Lesson, seeds: Iterable[int]) -> list[RunSpec]:
 
 
 def start(store: Store, lesson: Lesson, mine: bool = False) -> str:
-    """Queue the lesson's runs as a sweep; return its id. Wake the launcher then, or with `mine` drive them here."""
+    """Queue the lesson's runs as a sweep; return its id. Wake the launcher afterwards, or with `mine` run them in this
+    process."""
     return sweep.queue(store, specs(lesson, lesson.seeds), mine, project=LESSONS)
 
 
@@ -90,8 +91,8 @@ def course(store: Store, lesson: Lesson, sweep_id: str) -> Course:
 
 
 def verdict(store: Store, found: Course) -> Verdict | None:
-    """The verdict of the finished runs; None before every run has finished with a first seed. Raises LabError if a knob
-    of a run was changed mid-run, or its numbers cannot be compared."""
+    """The verdict of the finished runs; None while runs are active, or before all runs have finished with one common
+    seed. Raises LabError if a knob of a run was changed mid-run, or its numbers cannot be compared."""
     seeds = found.whole
     if not seeds or found.active:
         return None

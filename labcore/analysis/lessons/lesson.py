@@ -1,7 +1,7 @@
 """A lesson as a text file: settings between two lines of +++ in TOML, then the explanation in Markdown.
 
-Everything is checked when the file is read: a fault is one sentence with the file, the line where it can be told, and
-what to do. Left out: files of the user's own to train on, and models that are not built in.
+Everything is checked when the file is read: a fault is one sentence with the file, the line if it is known, and the
+remedy. Left out: files of the user's own to train on, and models that are not built in.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Evaluate the greedy policy in environments of its own, with seeds that training never uses.
 
-They are a function of the run's seed and the step, so nothing of an evaluation has to be saved.
+The seeds are a function of the run's seed and the step, so an evaluation has no state to save.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from labcore.runs.files import untrusted
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns and lengths of whole episodes; of the first one, for a picture of it, what it observed (the last
-    observation included; where observations are states, the state's number), its rewards, its actions and their
-    standard deviations where they are continuous, and whether the time limit ended it.
-    """
+    """The returns and lengths of whole episodes. For a picture of the first episode also its observations (including
+    the last one; as state numbers where observations are states), its rewards, its actions, their standard deviations
+    if they are continuous, and whether the time limit ended it."""
 
     returns: list[float]
     lengths: list[int]

@@ -47,7 +47,7 @@ class Environments(Protocol):
         """Take the actions: (E,), counted from 0, or (E, A) where they are continuous."""
 
     def state(self) -> dict[str, Any]:
-        """All that the future depends on, JSON-clean."""
+        """All data on which the future depends, JSON-clean."""
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from `state()` of another instance."""
@@ -115,8 +115,8 @@ class CartPoleEnvironments:
 class SingleEnvironments:
     """Environments stepped one by one.
 
-    Gymnasium has no way to save one. So every episode begins with a seed of its own, and its state is that seed and
-    the actions since: loading takes the same actions again.
+    Gymnasium cannot save an environment. So every episode begins with its own seed, and its state is that seed and the
+    actions since. Loading a state takes the same actions again.
     """
 
     def __init__(self, world: World, count: int, seed: int):

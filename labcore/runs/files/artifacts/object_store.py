@@ -91,8 +91,8 @@ class ObjectStore:
         self._files = _file_system(scheme)
 
     def begin(self) -> str:
-        """The id of the store. An empty store is marked as the lab's first. Raises LabError if the store is gone,
-        cannot be reached or written, or is not the lab's."""
+        """The id of the store. If the store is empty, the lab first writes its marker into it. Raises LabError if the
+        store is gone, cannot be reached or written, or is not the lab's."""
         if self._id is None:
             found = self._marker()
             if found is None:
