@@ -1,8 +1,8 @@
 """A job is a pure function of a JSON spec, named by the spec's hash, so that asking twice costs nothing.
 
-`RL_LAB_HOME/jobs/<id>` holds spec.json, and then result.json or error.json, each complete or not there. Who wants one
-asks the launcher and looks for the file; `compute` does it here and now. Left out: priorities, and any state between
-two jobs.
+`RL_LAB_HOME/jobs/<id>` holds spec.json, and then result.json or error.json, each complete or not there. A program that
+wants a result asks the launcher and looks for the file; `compute` computes it in this process. Left out: priorities,
+and any state between two jobs.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def put(spec: Spec) -> str:
 
 
 def outcome(job: str) -> Outcome | None:
-    """The outcome of the job; None while there is none. A damaged file is said in place of its error."""
+    """The outcome of the job; None while there is none. For a damaged file, a sentence that says so takes the place of
+    its error."""
     for name in ("result", "error"):
         try:
             found = written.read(folder(job) / f"{name}.json", dict, "try again, which computes it anew")
@@ -119,12 +120,13 @@ def outcome(job: str) -> Outcome | None:
 
 
 def ended(job: str) -> bool:
-    """True if anything has become of the job."""
+    """True if the job has a result or an error."""
     return any((folder(job) / f"{name}.json").exists() for name in ("result", "error"))
 
 
 def forget(job: str) -> None:
-    """Take the job's files away, so that it is done anew when it is asked for again: not where nothing is done."""
+    """Delete the job's files, so that it is done anew at the next request. Does nothing in a lab that is shared for
+    reading."""
     if read_only():
         return
     _remove(folder(job))
@@ -148,7 +150,7 @@ def say(job: str, doing: str) -> None:
 
 
 def doing(job: str) -> str:
-    """The activity of a job that is under way; empty where it has not said anything yet."""
+    """The activity of an unfinished job; empty if it has not reported one yet."""
     try:
         return (folder(job) / DOING).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -162,7 +164,7 @@ def unsay(job: str) -> None:
 
 
 def fail(job: str, sentence: str) -> None:
-    """Write down why the job has no result."""
+    """Store the reason why the job has no result."""
     write_text(folder(job) / "error.json", json.dumps({"error": sentence}, ensure_ascii=False))
     unsay(job)
 
@@ -178,7 +180,7 @@ def do(spec: Spec) -> dict[str, Any]:
 
 
 def compute(spec: Spec) -> dict[str, Any]:
-    """The result of `spec`: the kept one, or one made here and now, which a lab that may write keeps.
+    """The result of `spec`: the stored one, or one computed now, which is stored if the lab may write.
 
     Raises LabError as `do`.
     """
@@ -192,7 +194,7 @@ def compute(spec: Spec) -> dict[str, Any]:
 
 
 def perform(job: str) -> None:
-    """Do a job that was `put`, and leave its result or the sentence that says why there is none."""
+    """Do a job that was `put`, and store its result, or the sentence that says why there is none."""
     if ended(job):  # somebody else was faster
         return
     try:

@@ -1,4 +1,4 @@
-"""Folders that hold a LoRA adapter alone, as `peft` has them: which model it is on, without loading anything."""
+"""Folders that hold a LoRA adapter alone, as `peft` writes them: find the base model without loading anything."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def base_of(folder: Path) -> str:
 
 
 def base_folder(folder: Path) -> Path | None:
-    """The folder of the weights that the adapter in `folder` is on; None where they are the hub's, or it is none."""
+    """The folder of the base weights of the adapter in `folder`; None if they are the hub's, or the folder holds no
+    adapter."""
     if not is_adapter(folder):
         return None
     base = Path(base_of(folder))

@@ -36,8 +36,8 @@ def home() -> Path:
 
 
 def path_of(word: str | Path, folder: Path | None = None) -> Path:
-    """The path that a user's word means, or that of the file which is called so in `folder`. Raises LabError if it
-    cannot be a path."""
+    """The path that a user's word means, or with `folder` the path of the file of this name in it. Raises LabError if
+    it cannot be a path."""
     if not can_be_path(word):
         raise LabError(f"{quoted(str(word))} cannot be the name of a file or a folder (it is too long, or holds a "
                        "character that no name can): check it.")
@@ -76,7 +76,8 @@ def named(name: str, folder: Path) -> Path:
 
 
 def run_folder(run_id: str) -> Path:
-    """Where run `run_id` keeps its spec, checkpoints, samples, lines and log. Raises LabError as `named`."""
+    """The folder in which run `run_id` keeps its spec, checkpoints, samples, lines and log. Raises LabError as
+    `named`."""
     return named(run_id, home())
 
 
@@ -93,7 +94,7 @@ def is_run_id(name: object) -> bool:
 
 
 def imports() -> Path:
-    """Where the metrics of other tools are kept, each in the folder of its name."""
+    """The folder with the metrics of other tools, each in a folder of its own name."""
     return home() / "imported"
 
 
@@ -118,14 +119,14 @@ def read_only() -> bool:
 
 
 def check_writable() -> None:
-    """Raises LabError in a lab that is shared for reading."""
+    """Raises LabError if the lab is shared for reading."""
     if read_only():
         raise LabError(SHARED)
 
 
 def made(folder: Path, *, spare: bool = False) -> Path:
-    """`folder`, made if need be, for something that is to be written there. What is `spare` can be made again. Raises
-    LabError if it cannot be made; or the lab is shared for reading, which keeps only what is spare."""
+    """`folder`, created if needed, before something is written there. `spare` files can be made again. Raises LabError
+    if it cannot be created, or if the lab is shared for reading and the files are not spare."""
     if not spare:
         check_writable()
     try:

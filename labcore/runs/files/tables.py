@@ -1,6 +1,6 @@
 """CSV as the lab writes it: a text in a cell is shown by a spreadsheet, and never computed.
 
-`reader` takes the apostrophes off again, so that what was exported comes back as it was.
+`reader` removes the apostrophes again, so that an export is read back as it was.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics of other tools read as runs under our keys: files of any kind that `kinds` knows, in any layout of `layouts`.
 
-Whatever a file holds is read, or said by name with the reason why not.
+Everything in a file is read, or named with the reason why it is not.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def split(rows: np.ndarray, steps: np.ndarray, columns: Columns, lines: np.ndarr
     """The runs in M of N rows, which all have a step. `steps` and `lines` are (N,); `names` are columns of M texts that
     may name the run of a row.
 
-    Rows in disorder are one run: only where a step has a number twice are there several. These are told apart by a
+    Rows in disorder are one run; there are several runs only if a step has a metric twice. These are told apart by a
     column that names them, by steps that begin again, or, where most steps have two numbers, by their order.
     """
     whole = _restarts(rows, steps, columns)

@@ -1,8 +1,8 @@
 """Bound the disk space of a home that has an object store: the files used longest ago are deleted once the store has
 them.
 
-Only published files are deleted, never those of a queued or running run or those used within the last hour, even where
-the bound is passed. The small files of a run stay.
+Only published files are deleted, never those of a queued or running run or those used within the last hour, even if the
+limit is exceeded. The small files of a run stay.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Delete in the object store what was deleted here for good: at once, or when the store can be reached.
 
-A note in the home says what is to go until it is gone, so neither a store that is away nor a killed process leaves it.
+A note in the home names each thing until it is deleted, so that nothing is left behind if the store is away or a
+process is killed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def deleted(path: Path) -> None:
 
 
 def clear(store: ObjectStore) -> list[str]:
-    """Delete in the store what was deleted here; what that was. Raises LabError where the store is away."""
+    """Delete in the store everything that was deleted here. Returns the deleted things. Raises LabError if the store is
+    away."""
     if not changes.to_forget():
         return []
     with FileLock(changes.lock("forget")):  # what is made again under the same name waits for this

@@ -1,7 +1,8 @@
-"""Fetch what this home lacks. Sizes and hashes are checked before a file gets its name; what is damaged is not used.
+"""Fetch files that this home lacks. Sizes and hashes are checked before a file gets its name; a damaged file is not
+used.
 
-What is here is used as it is. A store that is away is asked again after some seconds; until then nothing but what is
-here is listed, and what is wanted of it is an error in words.
+Files that are here are used as they are. A store that is away is asked again after some seconds; until then only files
+that are here are listed, and a request for any other file fails with a LabError.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def bring_log(run: str) -> Path:
 
 
 def forget_answers() -> None:
-    """Ask the store anew, whatever it has just said."""
+    """Forget the store's recent answers, so that it is asked anew."""
     with _lock:
         _answers.clear()
         _away.clear()

@@ -1,10 +1,10 @@
 """The object store that `RL_LAB_ARTIFACTS` names: a thin layer over fsspec. Objects have names with slashes.
 
-A bucket writes an object as a whole. In a shared folder it is written under another name and then renamed, below a
-root that is never made here: where a disk is not mounted, its folder is there and empty. So a store holds a marker,
-and a home that has seen the marker of a store once takes the store without it for gone.
+A bucket writes an object as a whole. In a shared folder it is written under another name and then renamed, below a root
+that is never made here: where a disk is not mounted, its folder is there and empty. So a store holds a marker. A home
+that has once seen the marker of a store and finds it missing treats the store as gone.
 
-Loads fsspec, and what it needs for a bucket, when a store is first opened: never where none is set.
+fsspec, and the package that it needs for a bucket, are loaded when a store is first opened; never if no store is set.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def opened() -> ObjectStore:
 
 
 def check() -> None:
-    """Raise LabError where the store cannot be used. Asks it."""
+    """Ask the object store whether it can be used. Raises LabError if it cannot."""
     opened().begin()
 
 
@@ -200,7 +200,7 @@ class ObjectStore:
                 continue
 
     def delete_folder(self, folder: str, first: str = "") -> None:
-        """Delete all objects below a folder, that one first which is called `first`."""
+        """Delete all objects below a folder, beginning with the one called `first`."""
         found = self.names(folder)
         self.delete(f"{folder}/{name}" for name in sorted(found, key=lambda name: (not name.endswith(first), name)))
         if self._folder:

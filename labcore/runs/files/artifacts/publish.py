@@ -1,7 +1,7 @@
 """Publish what this home has: the files under their hashes first, then the manifest. Nothing is sent twice.
 
-A unit of this home is published by one process at a time. A run is the worker's that has it; of another machine's run
-a home only adds what the store lacks.
+A unit of this home is published by one process at a time. A run is published by the worker that has it; for a run of
+another machine a home only adds files that the store lacks.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class Publisher(Publishing):
                 self._going.notify_all()
 
     def add(self, unit: str, marked: Container[int] = ()) -> None:
-        """Publish a unit by and by."""
+        """Put a unit into the queue to be published."""
         with self._going:
             self._changed.add(unit)
             if marked:
@@ -267,9 +267,10 @@ class Publisher(Publishing):
             self._going.notify_all()
 
     def flush(self, wait: Callable[[], bool] = lambda: True) -> bool:
-        """Publish all at once. Waits until it is done, a try has failed, or `wait()` says no; whether it is done.
+        """Publish the whole queue at once. Waits until that is done, an attempt has failed, or `wait()` returns False.
+        Returns whether it is done.
 
-        `wait` is asked a few times in a second.
+        `wait` is called a few times in a second.
         """
         with self._going:
             failed = self._tries

@@ -48,7 +48,8 @@ class OfWorker(Publisher):
             self.partial.remove(run_id)
 
     def complete(self, run_id: str, cut: Callable[[], bool]) -> None:
-        """Publish all; an event names what cannot be published now. No fault of this keeps the end from being said."""
+        """Publish all files of the run. An event names files that cannot be published now. No fault in here keeps the
+        worker from noting the end of the run."""
         self.live.discard(run_id)
         try:
             changed(run_folder(run_id))
