@@ -86,7 +86,7 @@ def _answered(runs: Sequence[RunRow], names: Sequence[str], polled: bool) -> dic
 
 
 def language_runs(run_ids: Sequence[str]) -> list[RunRow]:
-    """The runs of these that are language models and have a checkpoint to ask."""
+    """Those of the runs that are language models and have a checkpoint that can answer."""
     return [run for run in [lab().find(run_id) for run_id in run_ids] if run is not None and supported(run)]
 
 
@@ -100,7 +100,7 @@ def _task(run: RunRow) -> tuple[Any, ...]:
 
 
 def by_algorithm(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Runs of one algorithm beside each other, else as they came."""
+    """The runs, with runs of one algorithm beside each other, otherwise in their order."""
     order = list(dict.fromkeys(run.spec.algorithm for run in runs))
     return sorted(runs, key=lambda run: order.index(run.spec.algorithm))
 

@@ -40,7 +40,7 @@ def fits(chosen: Chosen) -> bool:
 
 
 def pair(chosen: Chosen) -> tuple[str, str]:
-    """The metrics that are drawn up and across: those that are chosen, else reward against KL, else the first two."""
+    """The metrics that are drawn up and across: the chosen ones, otherwise reward and KL, otherwise the first two."""
     there = set().union(*chosen.logged.values())
     own = chosen.place.x if chosen.place.x not in AXES and chosen.place.x in there else ""
     if own and own != chosen.metric:

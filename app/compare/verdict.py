@@ -76,8 +76,8 @@ def line(chosen: Chosen, found: Standing | None) -> None:
 
 
 def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
-    """Where the groups stand at each equal cost, the usual one first; at the end, or at their best, where that is what
-    the views judge by, or all that there is."""
+    """The standing of the groups at each equal cost, the default first; at the end or at their best only if the views
+    compare there, or if there is no equal cost."""
     equal = [each for each in offered(chosen) if each in budget.EQUAL]
     rest = [] if equal and found.criterion in equal else [found]
     return [*(found if each == found.criterion else standing(judged(chosen).groups, chosen.metric, each)
@@ -91,7 +91,7 @@ def _say(said: str, *asides: str, more: str = "") -> None:
 
 
 def waiting(chosen: Chosen) -> str:
-    """Why runs are queued, each reason once; empty where no run says one."""
+    """The reasons why runs are queued, each once; empty if no run has a reason."""
     going = places.going(lab().store, chosen.stored)
     said = dict.fromkeys(places.waiting_sentence(naming.message(run), places.holders(run, going)).rstrip(".")
                          for run in chosen.stored if run.state == "queued" and run.message)
@@ -146,7 +146,8 @@ def names_of(chosen: Chosen) -> dict[str, str]:
 
 
 def why_not_at_the_end(chosen: Chosen, names: Mapping[str, str]) -> str:
-    """The sentence where the groups' costs differ too much; none while runs go, whose costs still grow."""
+    """The sentence that says that the groups' costs differ too much; empty while runs are running, because their costs
+    still grow."""
     if chosen.active:
         return ""
     used = spent(chosen.groups, chosen.metric)
@@ -154,7 +155,8 @@ def why_not_at_the_end(chosen: Chosen, names: Mapping[str, str]) -> str:
 
 
 def at_the_same(chosen: Chosen, found: Standing | None) -> Chosen:
-    """The runs cut where they are judged at equal tokens, say, so that other views show what the verdict is of."""
+    """The runs, cut at the place of the verdict (equal tokens, for example), so that other views show the same data as
+    the verdict."""
     chosen = judged(chosen)
     if found is None or found.place is None:
         return chosen

@@ -130,7 +130,7 @@ def mean(value: Mean | None, metric: Metric, sign: bool = False) -> str:
 def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> tuple[str, str]:
     """(verdict, evidence) of A against B, with `fewest` seeds on the smaller side.
 
-    It is said of A where that is `mine`, else of B.
+    The words are about A if A is `mine`, otherwise about B.
     """
     other = b if mine else a
     if comparison.verdict == "none":

@@ -1,6 +1,6 @@
 """The mixes that the user has saved: a name, the row that it began from, and the knobs that are not at their defaults.
 
-One JSON file in the lab's folder, each time written as a whole. What of it this lab cannot use is named, never
+One JSON file in the lab's folder, each time written as a whole. Entries that this lab cannot use are named, never
 dropped: a file that cannot be read is left as it is, and an entry of a newer version stays in it.
 """
 
@@ -96,7 +96,7 @@ def save(mix: Mix, replace: bool = False) -> None:
 
 def rename(name: str, new: str) -> None:
     """Give a saved mix another name; runs that were made from it keep the old one. Raises LabError if there is none of
-    that name, the new one cannot be or is taken, or the file cannot be written."""
+    that name, the new name is not allowed or is taken, or the file cannot be written."""
     found = find(name)
     mixed.check_name(new)
     with _KEPT.changing() as entries:

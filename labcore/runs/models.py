@@ -22,7 +22,7 @@ from labcore.runs.spec.run_spec import BASE_SEED, RunSpec, base_spec
 class Source:
     """Where a model comes from: a `checkpoint` folder of the lab, a `weights` folder or hub id, or neither: random.
 
-    `spec` is the run's, `folder` what it started from; random weights are those of `spec.seed`.
+    `spec` is the run's, `folder` the folder from which it started; random weights are drawn with `spec.seed`.
     """
 
     spec: RunSpec

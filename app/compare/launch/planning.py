@@ -89,7 +89,7 @@ def start_of(specs: Sequence[RunSpec]) -> str:
 
 
 def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
-    """The knobs that are no defaults, in words, by algorithm."""
+    """The knobs that are not at their defaults, in words, by algorithm."""
     parts = []
     for spec in algorithms.values():
         changes = [f"{knob.name} {written([spec.knobs[knob.key]])}" for knob in spec.declared
@@ -110,7 +110,7 @@ def to_link(way: str, kind: str, fields: Mapping[str, Any], usual: Mapping[str, 
 
 
 def of_link(text: str) -> dict[str, Any]:
-    """The fields that `to_link` wrote; whether they go together is the form's to say. Raises LabError if the text is no
+    """The fields that `to_link` wrote; the form checks whether they fit together. Raises LabError if the text is no
     such link."""
     try:
         found = json_of(text)

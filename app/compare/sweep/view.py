@@ -39,7 +39,7 @@ UNFINISHED = ": not all of its runs finished"
 
 
 def fits(chosen: Chosen) -> bool:
-    """Whether a sweep is looked at."""
+    """True if the page shows a sweep."""
     return bool(chosen.place.sweep)
 
 

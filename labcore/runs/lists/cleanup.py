@@ -42,7 +42,7 @@ def delete_spare(run_id: str) -> int:
     """Delete an ended run's samples, exports and all its checkpoints but the first, the best and the newest; return the
     bytes that it freed.
 
-    Its curves, its events and its result stay: it can be opened, exported, also as a capsule, played and resumed, and
+    Its curves, its events and its result stay: it can be opened, played, resumed, exported (as a capsule too), and
     forked from its start and its end.
     """
     check_writable()
@@ -70,7 +70,7 @@ def _spare_folders(run_id: str, published: bool = False) -> Iterator[Path]:
 class Plan:
     """The runs that a clean-up would delete, oldest first. `size` is the bytes that it frees.
 
-    `files`: only files of theirs go, permanently.
+    `files`: only some of their files are deleted, permanently.
     """
 
     ids: tuple[str, ...]
@@ -137,9 +137,9 @@ _GONE = ".gone-"  # how the name of a folder begins that is being deleted
 
 
 def unused_uploads(store: Store) -> list[str]:
-    """The names of the places that no run needs: none of the store, in the trash or not, and none of this folder.
+    """The names of the places that no run needs: no run of the store, in the trash or not, and no run in this folder.
 
-    What is young is left out (see the module); the oldest comes first.
+    Young places are left out (see the module); the oldest is first.
     """
     return _unused(store.files())
 

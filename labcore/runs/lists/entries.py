@@ -28,10 +28,10 @@ IMPORTED = "imported"  # the kind and the state of a run of another tool
 class Entry:
     """A run of the lab or of another tool, as a list shows it.
 
-    `title` is what it is called, of a run of another tool the name that its owner gave it. `algorithm` and `task` are
-    names to be read, `keys` those of the catalog. Times are unix seconds, `seconds` active
-    ones; `steps` is how many the run is to have, `settings` the knobs that are not at their defaults. What is
-    not known of a run of another tool is None or empty.
+    `title` is its title; for a run of another tool, the name that its owner gave it. `algorithm` and `task` are names
+    for readers, `keys` those of the catalog. Times are unix seconds, `seconds` active ones; `steps` is the planned
+    number of steps, `settings` the knobs that are not at their defaults. Unknown fields of a run of another tool are
+    None or empty.
     """
 
     id: str

@@ -59,7 +59,8 @@ class Throttled:
 
 @contextmanager
 def part_of(words: str) -> Iterator[None]:
-    """Within it all reports are part of something larger, such as "update 1 of 2"; no generator may yield there."""
+    """Within this context all reports are part of a larger activity, such as "update 1 of 2"; no generator may yield
+    there."""
     token = _WITHIN.set((*_WITHIN.get(), words))
     try:
         yield
@@ -69,7 +70,8 @@ def part_of(words: str) -> Iterator[None]:
 
 @contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
-    """Within it `listener` hears each report of this thread, in place of one that is there; None: nobody hears any."""
+    """Within this context `listener` gets each report of this thread, in place of the listener from before; None: no
+    listener gets any."""
     token = _LISTENER.set(listener)
     try:
         yield

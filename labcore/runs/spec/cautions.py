@@ -36,7 +36,7 @@ CONFIG = "tokenizer_config.json"  # which may hold the template as a text
 
 
 def template_caution(spec: RunSpec) -> str:
-    """A caution where a model that was trained with a chat template would get plain text; mostly empty."""
+    """A caution if a model that was trained with a chat template would get plain text; usually empty."""
     if spec.knobs.get("template") != "off" or not has_template(spec.model):
         return ""
     return ("The model has a chat template, but template is off, so it reads plain text, unlike its training: set "
@@ -83,7 +83,7 @@ _LONG_TEXTS = "labcore.tasks.cautions:long_texts_caution"  # tasks know of specs
 
 
 def fault(spec: RunSpec) -> str:
-    """Why the run cannot start on this machine: a package or a GPU that it asks for is missing; empty where it can."""
+    """The reason why the run cannot start on this machine, such as a missing package or GPU; empty if it can."""
     return vllm.fault_of(spec) or eight_bit.fault(spec)
 
 

@@ -75,7 +75,7 @@ class Model:
 
 
 def read(name: str) -> Model | None:
-    """The model that `name` means; None where it is no such name."""
+    """The model that `name` means; None if it is not of one of these forms."""
     found = _NAME.fullmatch(name.strip())
     if found is None or (found["stage"] and found["step"]):
         return None
@@ -110,10 +110,11 @@ def name_of_model(model: str) -> str:
 
 
 def model_of_name(name: str) -> str:
-    """The folder of the model that is called so, for a run alone the newest it left; any other text as it is.
+    """The folder of the model of this name; for a run without a step, of its newest checkpoint. Any other text stays as
+    it is.
 
-    What comes with the lab goes first: a run that was brought in may be called like it. Raises LabError where a base
-    that comes with the lab cannot be copied into the lab's folder.
+    Models that come with the lab take precedence, because an imported run may have the same name. Raises LabError where
+    a base that comes with the lab cannot be copied into the lab's folder.
     """
     model = None if name in built_in() else read(name)
     folder = model and _folder(model)
@@ -238,8 +239,8 @@ def pinned_teacher(name: str) -> str:
 
 
 def teacher_here(name: str) -> Path | None:
-    """The folder of a teacher that is a run's or comes with the lab; None where it has another place, or is not here.
-    """
+    """The folder of a teacher that is a run's or comes with the lab; None if it is another kind of model, or is not
+    here."""
     found = None if name in built_in() or may_be_hub_id(name) else read(name)
     if found is None or path_of(os.path.expanduser(name)).is_dir():
         return None
@@ -322,8 +323,8 @@ def kind_of(model: str, knobs: Mapping[str, Any]) -> str:
 def pretrained(model: str) -> bool:
     """True if `model` is none of the lab's own sizes: a hub id, or a folder whose configuration has another shape.
 
-    A folder that cannot be read counts as pretrained: too small a learning rate breaks nothing. One that another
-    machine has is what its run began with.
+    A folder that cannot be read counts as pretrained: too small a learning rate breaks nothing. A folder on another
+    machine is judged by the model with which its run began.
     """
     if model in built_in():
         return False

@@ -1,4 +1,4 @@
-"""RunSpec: everything that determines a run, checked in words before it starts."""
+"""RunSpec: everything that determines a run, checked before it starts; faults are sentences."""
 
 from __future__ import annotations
 
@@ -56,10 +56,9 @@ class RunSpec:
 
     `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork, and `twin` says
     whether it continues with its parent's random numbers or with fresh ones from its seed; `mix` is the name of a mix
-    of the user's own, which began from the row `algorithm`, and empty where that row itself is run;
-    `threads` are torch's, part of the spec so that a result does not depend on what else runs. For a watched run,
-    `tool` is the trainer, `task` the run's name, `knobs` the settings that the trainer sent, and `steps` is 0 if the
-    total is unknown.
+    of the user's own, which began from the row `algorithm`, and empty if that row itself is run; `threads` are torch's,
+    part of the spec so that a result does not depend on other processes. For a watched run, `tool` is the trainer,
+    `task` the run's name, `knobs` the settings that the trainer sent, and `steps` is 0 if the total is unknown.
     """
 
     kind: str
@@ -105,7 +104,7 @@ class RunSpec:
 
     @property
     def of_task(self) -> dict[str, Value]:
-        """The task's own knobs that say which problems it has, and not how they are ordered or measured."""
+        """The task's own knobs that select its problems, without those that order or measure them."""
         return {knob.key: self.knobs[knob.key] for knob in self.task_row.knobs
                 if knob.key not in MEASURED and knob.key != ORDER.key}
 
@@ -118,12 +117,12 @@ class RunSpec:
         return re.sub(r"[^\w.-]+", "-", f"{self.algorithm}-{self.task[-60:]}")
 
     def caution(self) -> str:
-        """Why the run cannot come out well though it may be started, in a sentence; mostly empty."""
+        """The reason, as a sentence, why the run can start but is unlikely to learn well; usually empty."""
         named = self.kind_row.caution
         return str(resolve_name(named)(self)) if named else ""
 
     def goal(self) -> Goal:
-        """The sentence that says what the run learns. Raises LabError where its task cannot be made."""
+        """The sentence that says what the run learns. Raises LabError if its task cannot be made."""
         found: Goal = resolve_name(self.kind_row.goal)(self)
         return found
 
@@ -221,7 +220,7 @@ def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Val
 def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) -> tuple[Knob, ...]:
     """All knobs of a run: the algorithm's, with the task's defaults, then the task's own.
 
-    `weights` is how these are learnt (`weights_of`): pretrained ones have defaults of their own.
+    `weights` is the way in which the weights are trained (`weights_of`); pretrained weights have other defaults.
     """
     own = task_row.own(row.loop, row.key)
     if taught_by_itself(row):
@@ -237,7 +236,7 @@ def weights_of(kind_row: Kind, model: str, knobs: Mapping[str, Any]) -> str:
 
 
 def steps_of(row: Algorithm, weights: str) -> int:
-    """The steps of a run where nothing is said; `weights` as for `knobs_of`."""
+    """The default number of steps of a run; `weights` as for `knobs_of`."""
     return row.steps if weights == pretrained.SCRATCH else pretrained.STEPS
 
 
@@ -265,9 +264,10 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
          knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
          twin: bool = True, mix: str = "", absent: bool = False) -> RunSpec:
-    """A validated spec with every knob present. `model` None is the usual one of the kind; with a `mix` it has all
-    knobs of its loop. The model and the teacher may be `absent` from this machine: such a run is only looked at. Raises
-    LabError for an unknown name, a value out of bounds, or settings that do not go together."""
+    """A validated spec with every knob present. `model` None is the default model of the kind. With a `mix` the spec
+    has all knobs of its loop. `absent`: the model and the teacher may be missing on this machine, because the run is
+    only looked at. Raises LabError for an unknown name, a value out of bounds, or settings that contradict each
+    other."""
     kind_row, row, task_row = kinds.kind(kind), _row(kind, algorithm_key, mix), kinds.task(task_key, kind)
     if not row.learns(task_row):
         if row.check:
@@ -368,7 +368,8 @@ def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:
 
 def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
     """`spec` with knobs changed during the run, one after the other; only the result of all changes must be consistent.
-    Raises LabError for an unknown knob, a bad value, a knob that needs a new run, or values that do not go together."""
+    Raises LabError for an unknown knob, a bad value, a knob that needs a new run, or values that contradict each
+    other."""
     known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
     knobs = dict(spec.knobs)
     for key, value in changes:

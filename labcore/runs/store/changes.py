@@ -129,7 +129,7 @@ def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str
 
 
 def markable(connection: sa.Connection, name: str, in_trash: bool = False) -> str | None:
-    """As `known`; None for imported metrics, of which the store has the marks alone."""
+    """As `known`, but None for imported metrics, of which the store has only the marks."""
     if not is_import(name) or state(connection, name) is not None:
         return known(connection, name, in_trash)
     if not in_trash:
@@ -231,7 +231,7 @@ def claim(connection: sa.Connection, run_id: str, owner: Owner) -> bool:
 
 
 def move(connection: sa.Connection, run_id: str, state: str, message: str) -> None:
-    """Set the state; at an ending also let go of the process and refuse commands that no worker will take."""
+    """Set the state. At the end of a run also clear its process, and refuse commands that no worker will apply."""
     values: dict[str, Any] = {"state": state, "message": message}
     if state in ENDED:
         now = time.time()

@@ -1,7 +1,7 @@
 """A run's rows as columns: from the store, and for long runs from a file beside their checkpoints.
 
 Ten thousand rows of JSON take a tenth of a second to read. A worker leaves a file at a run's end, and deletes it when
-the run is resumed. What came after its last step is read from the store, and without a file everything is.
+the run is resumed. Rows after its last step are read from the store, and without a file all rows are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def keep(store: Store, run_id: str) -> None:
 
 
 def forget(run_id: str) -> None:
-    """Delete the file of a run that is resumed: it may be so from an older state of the store."""
+    """Delete the file of a run that is resumed, because it may come from an older state of the store."""
     (run_folder(run_id) / FILE).unlink(missing_ok=True)
 
 

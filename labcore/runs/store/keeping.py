@@ -126,9 +126,10 @@ class Keeping(Database):
         _remove(name)
 
     def purge(self, before: float, names: Iterable[str] | None = None) -> list[str]:
-        """Delete for good what has been in the trash since `before`, a unix time, or longer: of `names`, or all of it.
+        """Delete for good the runs that have been in the trash since `before`, a unix time, or longer: among `names`,
+        or all.
 
-        Returns what went. What was restored, or deleted again, after somebody listed it stays.
+        Returns the deleted names. A run that was restored, or deleted again, after the trash was listed stays.
         """
         with self._reading() as connection:
             if not changes.trashed_since(connection, before):

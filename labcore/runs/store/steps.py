@@ -60,7 +60,7 @@ class Steps(Database):
     """See the module."""
 
     def append(self, run_id: str, record: Record, seconds: float) -> bool:
-        """Commit one step. False where that step is there already; then it stays as it is.
+        """Commit one step. Returns False if the step exists already; then it stays as it is.
 
         Raises:
             NotOwner: the run belongs to another process.
