@@ -43,13 +43,13 @@ CSS = """<style>
 
 
 def open_() -> None:
-    """Show it on top of the page; called from further below."""
+    """Show the labeller on top of the page; called from further below."""
     link.put(OPEN, True)
     st.toast("Pairs of this policy are shown at the top of the page.", icon=":material/thumbs_up_down:")
 
 
 def close() -> None:
-    """Back to the page without it."""
+    """Go back to the page without it."""
     link.put(OPEN, False)
 
 

@@ -38,7 +38,7 @@ def maze_of(draft: Draft) -> Maze:
 
 
 def painted(maze: Maze, cells: list[tuple[int, int]], sign: str, pay: float | None) -> Maze:
-    """The maze after a stroke of the brush. A stroke that begins on what it paints clears."""
+    """The maze after a stroke of the brush. A stroke that begins on a cell of its own sign clears cells."""
     row, column = cells[0]
     there = Cell(SIGNS[sign], pay)
     if sign != "S" and maze.cells[row][column] == there:

@@ -70,8 +70,8 @@ def clean(text: str) -> str:
 
 
 def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
-    """The content of the file, as JSON for `app/components/shared_run`. Raises LabError if there is no such run, one
-    has made no step, or they are too many."""
+    """The content of the file, as JSON for `app/components/shared_run`. Raises LabError if a run does not exist or has
+    made no step, or there are too many runs."""
     rows = [store.run(run_id) for run_id in dict.fromkeys(run_ids)]
     if len(rows) > MOST_RUNS:
         raise LabError(f"A shared file holds up to {MOST_RUNS} runs, and these are {len(rows)}: name fewer.")

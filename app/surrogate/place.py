@@ -72,7 +72,8 @@ _Knobs: Any = make_dataclass("_Knobs", [(key, float | None, param(None, knob.par
 
 @dataclass(frozen=True)
 class Place(_Knobs):  # type: ignore[misc]  # its fields are those of KNOBS
-    """None: what the run says, else the lab's default. `rho` is the ratio looked at, `a` the size of the advantage.
+    """None stands for the run's value, without a run for the lab's default. `rho` is the selected ratio, `a` the size
+    of the advantage.
 
     `shown` are the curves, `focus` the one that is explained, `close` that the ratios near 1 are drawn large.
     Below: the small policy's rewards, `pair` (for two different tokens) and π_old; then the methods' step size and

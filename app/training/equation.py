@@ -36,7 +36,7 @@ MODULES = {family.key: family.module for family in FAMILIES}
 
 @dataclass(frozen=True)
 class Source:
-    """A function's text and where it stands."""
+    """A function's text and its place in the code."""
 
     title: str
     file: str

@@ -40,10 +40,10 @@ class Feed:
 
     Beyond `thinned.LONG` rows the older ones are thinned, so that a feed does not grow without end.
 
-    `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
-    `logged` are the metrics that have values; `own` are those of `REPEATS` that differed from the reward at some step.
-    `chosen` are the keys of its charts, if they are not the usual ones. `called` maps the lab's metrics of a watched
-    run to the trainer's names, if they differ.
+    `dots` holds, by step, the (environment step, value) pairs behind that step's mean, if they have been read. `logged`
+    are the metrics that have values; `own` are those of `REPEATS` that differed from the reward at some step. `chosen`
+    are the keys of its charts, if they are not the usual ones. `called` maps the lab's metrics of a watched run to the
+    trainer's names, if they differ.
     """
 
     spec: RunSpec
@@ -103,7 +103,7 @@ class Feed:
         return back - back % self.stride
 
     def root(self, parent: Feed | None) -> list[Any] | None:
-        """The row of the parent at which this fork begins; None where it is no fork, or begins before the first."""
+        """The row of the parent at which this fork begins; None if it is no fork, or begins before the first row."""
         if parent is None or self.spec.parent is None:
             return None
         place = self.spec.parent[1]
@@ -139,7 +139,7 @@ class Feed:
         return KnobHistory(self.spec, self.events)
 
     def knobs(self, at: int | None = None) -> dict[str, Value]:
-        """The knobs as they are now, or were in the last update of step `at`."""
+        """The knobs at present, or in the last update of step `at`."""
         return self.history.at(at)
 
     @property
@@ -153,12 +153,12 @@ class Feed:
         return not self.steps or any(step.tokens or step.env_steps for step in self.steps)
 
     def axes(self) -> dict[str, str]:
-        """The horizontal axes of the charts on which the steps lie apart; the steps themselves first, as default."""
+        """The horizontal axes on which the steps have different places; the step itself is first, as default."""
         return {"step": "Steps"} | {key: name for key, name in self.spec.kind_row.axes.items()
                                     if self.walks or key not in ("tokens", "env_steps")}
 
     def rate(self, key: str = "") -> float | None:
-        """Steps (or growth of the metric `key`) per active second over the last rows."""
+        """Steps per active second over the last rows; with `key`, the growth of that metric per second."""
         recent = self.steps[-20:]
         if len(recent) == 1 and recent[0].step == 1:  # from the start of the run
             recent.insert(0, Step(0, 0, 0, 0.0, {key: 0.0}))

@@ -46,8 +46,8 @@ Top = Callable[[RunRow | None, Draft | None], None]  # the open run, or where th
 def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs, top: Top | None) -> None:
     """Draw the run, and keep drawing while it is going.
 
-    `picture` stands above its curves, or returns the place beside it where they go; `own_tabs` come before those that
-    every kind has; `top` stands above all of it.
+    `picture` is drawn above its curves, or returns the container beside it in which they are drawn. `own_tabs` are
+    before the tabs that every kind has; `top` is above everything.
     """
     resend.mounted(CHART)  # a full run of the script may have mounted the charts anew
     ghost.look(run)
@@ -84,7 +84,7 @@ def _rows(run_id: str, step: int, ended: float | None) -> list[Step]:
 
 
 def stage_of(run: RunRow) -> tuple[RunRow, str]:
-    """The run to show and its stage: the SFT run that makes the base while that is being made."""
+    """The run to show and its stage: while the base is being made, the SFT run that makes it."""
     base = lab().find(run.base) if run.state == "starting" and run.step == 0 else None
     if base is None or not active(base):
         return run, ""

@@ -74,7 +74,7 @@ def show(draft: Draft) -> None:
 
 
 def leads(presets: Sequence[Preset]) -> list[Preset]:
-    """The presets that have a card: of two that belong together the first."""
+    """The presets that have a card of their own: of two that belong together, the first."""
     found: list[Preset] = []
     for preset in presets:
         if not any(preset.beside == other.key for other in found):

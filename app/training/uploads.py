@@ -46,8 +46,8 @@ def _read(task_key: str, path: str, knobs: dict[str, Value]) -> tuple[int, int, 
 
 
 def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
-    """Ask for the file that the draft's task needs; say what is in it, or what is wrong with it. `rows` are the
-    algorithms that are to learn from it, where they are others than the draft's.
+    """Ask for the file that the draft's task needs; describe its content or its fault. `rows` are the algorithms that
+    are to learn from it, where they are others than the draft's.
 
     A file of preferences turns the draft to the task that reads them. A file that cannot be used is kept, since another
     setting may make it usable, but no run starts with it.
