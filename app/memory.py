@@ -53,9 +53,10 @@ def of_draft(draft: Draft) -> None:
 
 
 def caution(draft: Draft) -> str:
-    """Why the next run may not fit, in a sentence, where its batch is so large that this is asked for; mostly empty.
+    """Why the next run may not fit, in a sentence, if its batch is so large that the estimate is computed; usually
+    empty.
 
-    Draws what is waited for until it is known.
+    Draws the progress of the estimate until it is known.
     """
     if not _asked_above(draft):
         return ""

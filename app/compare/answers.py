@@ -41,9 +41,10 @@ GREY = "#8A939D"
 
 
 def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, polled: bool = False) -> None:
-    """The table of a few answers and of the shares of right ones. `colours` are those of the runs on the page around.
+    """The table of a few answers and of the shares of right ones. `colours` are the runs' colours on the surrounding
+    page.
 
-    `polled`: what is around draws this again every few seconds.
+    `polled`: the surrounding page draws this again every few seconds.
     """
     runs = language_runs(run_ids)
     if not runs:
@@ -117,8 +118,8 @@ def _base(runs: Sequence[RunRow]) -> list[str]:
 def table(found: dict[str, Any], heads: Mapping[str, tuple[str, str]], colours: Mapping[str, str], said: str) -> str:
     """Questions down, models across, and each one's share of right answers below: HTML.
 
-    `said` is the check that a right answer has passed; `heads` has a run's name and what is said below it; it and the
-    colours are by run.
+    `said` is the check that a right answer has passed. `heads` has the name of each run and the words below it; `heads`
+    and `colours` have the runs as keys.
     """
     models = "".join(f"<th>{_head(column['model'], heads, colours)}</th>" for column in found["columns"])
     rows = "".join(f"<tr><td><code>{written(question['prompt'])}</code></td>"

@@ -233,9 +233,9 @@ def _too_few(counts: Sequence[int]) -> str:
 
 
 def cards(found: Sequence[Standing], metric: Metric, looks: Sequence[Look], shown: str, going: bool) -> str:
-    """A card for each equal cost, as HTML: the two best groups with their values there, and what sets them apart.
+    """A card for each equal cost, as HTML: the two best groups with their values there, and their differences.
 
-    That of the criterion `shown`, by which the views below judge, is marked.
+    The card of the criterion `shown`, by which the views below compare, is marked.
     """
     by_label = {look["label"]: look for look in looks}
     return "".join(['<div class="rl-cards">', *(_card(each, metric, by_label, each.criterion == shown, going)

@@ -1,7 +1,7 @@
-"""The doctor's line on top of a run: what is wrong at the step shown, the numbers that show it, and the fix as a
-button.
+"""The doctor's line on top of a run: the fault at the step shown, its evidence in numbers, and the fix as a button.
 
-A run that was always well has none. After its first verdict the place is kept, so that nothing below it moves.
+A run without any finding has no line. After the first finding the place of the line is kept, so that nothing below it
+moves.
 """
 
 from __future__ import annotations
