@@ -14,7 +14,7 @@ from labcore.llm.sizing.pace import base_folder, setting
 from labcore.runs.spec.run_spec import RunSpec, base_spec
 from labcore.runs.store.rows import ACTIVE, RunRow
 
-NEWEST = 4  # runs of a setting that a pace is the mean of: what else ran beside them differs
+NEWEST = 4  # runs whose mean is the pace of a setting; one alone depends on what ran beside it
 PER_RUN = 0.4  # seconds: a process, the first and the last checkpoint
 
 

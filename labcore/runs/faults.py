@@ -51,7 +51,7 @@ def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
             traceback.print_exception(error, file=file)
-    except OSError:  # the run must end in words all the same
+    except OSError:  # the run must end with a message even so
         return "failed", message
     return "failed", f"{message} The details are in its log, {log} on {platform.node()}"
 

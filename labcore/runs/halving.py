@@ -23,7 +23,7 @@ from labcore.runs.files.untrusted import json_of
 from labcore.runs.spec.run_spec import RunSpec
 
 FACTORS = (2, 10)  # the bounds of the reduction factor
-LAST = 5  # a run is judged by the rows in as many steps, as it is at its end (`compare.statistics.LAST`)
+LAST = 5  # steps whose rows count for a decision, as for a run's final value (`compare.statistics.LAST`)
 MISSING = ("Early stopping needs Optuna, which is not installed: run pip install -r requirements-sweeps.txt, or start "
            "the sweep without early stopping.")
 _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -128,7 +128,7 @@ class Rungs:
     rungs."""
 
     def __init__(self, how: Halving) -> None:
-        import optuna  # here: whoever reads a sweep does without it
+        import optuna  # here, because reading a sweep does not need it
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._study = optuna.create_study(

@@ -52,7 +52,7 @@ JOBS = {
     "judge_again": "labcore.analysis.judge_again:judge_again",
 }
 FETCHING = ("dataset", "download")  # which wait for the network and hardly compute
-DOING = "doing.txt"  # in a job's folder: what its process is doing
+DOING = "doing.txt"  # in a job's folder: the activity of its process
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most
 _ID = re.compile("[0-9a-f]{16}")
@@ -223,7 +223,7 @@ def prune() -> None:
 
 
 def _remove(path: Path) -> None:
-    with suppress(OSError):  # several processes prune at once; what stays is pruned the next time
+    with suppress(OSError):  # several processes may prune at once; the next time deletes the rest
         remove(path, below=root())
 
 

@@ -21,7 +21,7 @@ from labcore.runs.files.user_json import Kept
 from labcore.runs.spec.run_spec import RunSpec, knobs_of
 
 _KEPT = Kept(MIXES, "mixes", list, "Your saved mixes")
-_OF_ONE_MACHINE = ("reward_function", "reward_weights", "judge_url")  # what no mix can bring along
+_OF_ONE_MACHINE = ("reward_function", "reward_weights", "judge_url")  # knobs that a mix cannot contain
 
 
 @dataclass(frozen=True)

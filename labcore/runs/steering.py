@@ -32,7 +32,7 @@ class Steering:
                  before_change: Callable[[], object] = lambda: None):
         self._store, self._run_id, self._session, self._before_change = store, run_id, session, before_change
         self._pending = list(pending)
-        self._begun = session.updates  # those made before the step under way
+        self._begun = session.updates  # optimizer updates before the present step
         self.paused = self.stopped = self.stepping = False
         self.why = ""
 
@@ -146,7 +146,7 @@ class Steering:
         self._pending = self._pending[len(now):]
         spec, reasons = agreed(self._spec, [(change.knob, change.value) for change in now])
         for change, reason in zip(now, reasons, strict=True):
-            if reason:  # it no longer goes together with what was set after the resume
+            if reason:  # it contradicts a knob that was set after the resume
                 place = {"update": change.update, "between": change.place.between}
                 self._store.log(self._run_id, REFUSED, {"knob": change.knob, "value": change.value, "text": reason,
                                                         **place}, change.step)

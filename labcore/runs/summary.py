@@ -22,7 +22,7 @@ from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import ACTIVE, RunRow
 from labcore.runs.store.store import Store
 
-POINTS = 40  # a curve has from as many points to twice as many
+POINTS = 40  # a curve has from POINTS to twice as many points
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def current(store: Store, row: RunRow, summary: Summary) -> Summary:
 
 def sized(summary: Summary, folder: Path) -> Summary:
     """The summary with the files of the folder counted."""
-    begun = time.time()  # what comes while the files are counted is counted the next time
+    begun = time.time()  # files written during the count are counted the next time
     return replace(summary, size=sizes.size(folder), counted=begun)
 
 

@@ -23,7 +23,7 @@ from labcore.runs.store.store import Store
 
 MOST_RUNS = 2000  # the Sweep view and the queue are measured with 1,000 (benchmarks/sweep_at_size.py)
 MOST_AXES = 4
-CANCELLED = ("stopped", "interrupted")  # what `resume` takes up again; what failed or diverged would do so again
+CANCELLED = ("stopped", "interrupted")  # states that `resume` resumes; failed and diverged runs would only fail again
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Sweep:
 
     id: str
     runs: tuple[RunRow, ...]
-    name: str = ""  # what its owner calls it
+    name: str = ""  # given by its owner
 
     @property
     def title(self) -> str:

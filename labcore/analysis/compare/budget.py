@@ -15,7 +15,7 @@ from labcore.runs.store.rows import RunRow
 from labcore.runs.traces import AXES, Trace
 
 FINAL = "final"
-EQUAL = ("tokens", "env_steps", "updates", "seconds")  # what can be made equal; the first that all runs count leads
+EQUAL = ("tokens", "env_steps", "updates", "seconds")  # the first that all runs count is the default
 SHARED = "Some of these runs ran at the same time on one machine, which affects their times."
 CLOSE = 1.1  # costs that differ by less are about the same
 

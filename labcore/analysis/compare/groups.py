@@ -16,7 +16,7 @@ from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.traces import WHERE, Trace, setting
 
 _NOT_CONFIG = ("knobs", "seed")
-_UNSAID = {"twin": True}  # what a label need not say of a fork
+_UNSAID = {"twin": True}  # settings of a fork that a label leaves out
 _OF_ONE = {"seed", "data_seed", "run_name", "output_dir", "logging_dir"}  # settings that differ between repetitions
 _PARENT, CHANGED = "parent", "changed mid-run"  # keys of a setting that are no knobs
 Changes = Sequence[tuple[str, Any, int]]  # a setting's value of CHANGED: knob, value, the step after which

@@ -28,7 +28,7 @@ from labcore.analysis.estimate import FEWEST, LEVEL, estimate, p_value, within
 
 Part = Sequence[float]
 
-LAST = 5  # steps: the rows in them are what a run's value is the mean of, so that rare rows reach no further back
+LAST = 5  # steps; a run's value is the mean of the rows in them, so that rare rows do not reach back further
 
 
 @dataclass(frozen=True)

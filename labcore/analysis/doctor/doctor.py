@@ -33,7 +33,7 @@ class Doctor:
         self._knobs = dict(self._view.knobs)
         self._changes: deque[KnobChange] = deque(maxlen=MOST_CHANGES)  # the newest
         self._open: dict[str, Finding] = {}
-        self._began: dict[str, dict[str, float]] = {}  # what the knobs that ease it were when it began
+        self._began: dict[str, dict[str, float]] = {}  # values, at its beginning, of the knobs that ease it
         self._seen: dict[str, int] = {}  # looks in a row at which a rule saw it otherwise than it stands
         self._taken = 0
 

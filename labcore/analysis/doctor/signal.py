@@ -20,7 +20,7 @@ NO_GROUPS = 0.97
 FELL = 0.2
 FELL_NOISE = 4.0  # standard deviations of one step's reward: the best of many blocks is luck in part
 FELL_BY = 3  # rows of which the newest mean is made
-CHANGE_WITHIN = 10  # steps after which a knob is no longer taken for what made the reward fall
+CHANGE_WITHIN = 10  # steps after which a changed knob no longer counts as the cause of a fall
 FLAT_STD = 1e-3  # reward: below one completion in a million that differs
 # Ten per cent of the entropy at the start: the doctor's usual mark of a collapse; Cui et al. 2025 (arXiv:2505.22617)
 # find that nearly all reward is gained before.

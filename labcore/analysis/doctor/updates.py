@@ -19,7 +19,7 @@ JUMP = 5.0  # times its own median before: far beyond the noise of a batch
 JUMP_KL = 0.3  # nats/token: below it a jump changes little that can be seen in answers
 LEAP = 1.0  # nats/token by one step: usual updates move a policy by hundredths, and k3 is noisy by tenths
 GRADIENT_JUMP = 10.0
-GRADIENT = 1.0  # the usual gradient clip: a shorter gradient is taken as it is
+GRADIENT = 1.0  # the usual gradient clip; a shorter gradient is not clipped
 # Spinning Up stops PPO's passes at 1.5 × 0.01 nats; ten times that is a leap.
 STEP_KL = 0.15
 # One nat per token: an answer of seven tokens is a thousand times likelier than under the reference. A starting guess.
@@ -27,7 +27,7 @@ KL_FAR = 1.0
 KL_GROWTH, KL_GROWN = 3.0, 0.3  # tripled within so many rows, and no longer small (nats/token)
 GROWS_WITHIN = 20
 CRITIC = 0.0  # explained variance of a constant guess: below it the baseline adds noise
-BEST_WITHIN = 0.1  # of the best mean return: as good as it; the noise of ten steps is of this size
+BEST_WITHIN = 0.1  # a mean return within this share of the best counts as equal; the noise of ten steps is as large
 ENOUGH_TINY = 40  # rows without a clipped token before updates are taken for tiny
 AT_OPTIMUM = 0.01  # nats/completion between the policy and π*: a hundred samples can hardly tell them apart
 TINY = 1.02  # the largest ratio of a batch: a tenth of the usual clip range ε = 0.2

@@ -52,7 +52,7 @@ OF_RUN: dict[str, tuple[Callable[..., float], float | None, str]] = {
     "slope": (lambda steps, values, _: _slope(steps, values), 0, "slope of the line through all rows, per step"),
     "at": (_at, None, "value at step N"),
 }
-COUNTED = ("first", "last", "at")  # those that may be given a number
+COUNTED = ("first", "last", "at")  # functions that take a number
 # Over the seeds: (S,) -> one number, the same for every seed.
 OVER_SEEDS: dict[str, Callable[[np.ndarray], float]] = {
     "highest": lambda values: float(values.max()), "lowest": lambda values: float(values.min()),

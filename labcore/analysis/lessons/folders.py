@@ -18,7 +18,7 @@ HERE = Path(__file__).with_name("texts")
 TEMPLATE = Path(__file__).with_name("template.md")
 VARIABLE = "RL_LAB_LESSONS"
 BEFORE = "new.before"  # not a possible name of a lesson
-NEW = "new"  # what the link of the page calls a lesson that has no name yet
+NEW = "new"  # the name in the link of a lesson that has no name yet
 README = "readme"  # a folder's README.md, which is no lesson
 LONGEST_NAME = 48
 NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}")
@@ -85,7 +85,7 @@ def own_folder() -> Path:
     place = os.environ.get(VARIABLE, "").strip()
     if not place:
         return home() / OWN_LESSONS
-    folder = path_of(os.path.expanduser(place))  # unlike Path's own it leaves ~NOBODY as it is
+    folder = path_of(os.path.expanduser(place))  # unlike Path.expanduser it leaves an unknown ~NAME unchanged
     if not folder.is_dir():
         raise LabError(f"{VARIABLE} is {quoted(place)}, which is not a folder: set it to the folder with your lessons, "
                        "or unset it.")

@@ -67,7 +67,7 @@ def margin_text(part: Compared, shown: Callable[[float], str]) -> str:
     if low != high:
         return f"{middle} ({low} to {high})"
     if part.logarithms and part.low != part.high and abs(part.low) > log(FAR):
-        return middle  # the whole interval is as far, which says nothing of the seeds
+        return middle  # the whole interval is beyond it too
     return f"{middle} (all seeds agree)"
 
 

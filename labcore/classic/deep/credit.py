@@ -27,7 +27,7 @@ class TrainingBatch:
     old: Distribution  # π_old(·|s)
     old_values: Tensor  # (N,) reward
     advantages: Tensor  # (N,) reward, or without a unit where normalised
-    returns: Tensor  # (N,) reward: A_GAE + V before any normalisation, what the critic learns
+    returns: Tensor  # (N,) reward: A_GAE + V before any normalisation, the critic's target
 
     def __len__(self) -> int:
         return len(self.actions)

@@ -112,7 +112,7 @@ def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
     LabError if it is no such folder, or its files do not fit each other."""
     try:
         config = untrusted.read_json(folder / "config.json", constants=True)
-        make = GaussianMLP if config.get("continuous") else MLP  # what older folders do not say they have not
+        make = GaussianMLP if config.get("continuous") else MLP  # older folders have no such field
         network = make(config["sizes"], torch.Generator(), activation=config["activation"],
                        normed=config.get("normed", False), standardised=config.get("standardised", False))
         network.load_state_dict(load_file(folder / ("best.safetensors" if best else "model.safetensors")))

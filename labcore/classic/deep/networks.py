@@ -70,7 +70,7 @@ class MLP(nn.Module):
 
     @property
     def linears(self) -> Sequence[nn.Linear]:
-        return cast(Sequence[nn.Linear], self.layers)  # a ModuleList does not say what it holds
+        return cast(Sequence[nn.Linear], self.layers)  # a ModuleList has no element type
 
     def forward(self, x: Tensor) -> Tensor:
         *hidden, last = self.linears

@@ -22,7 +22,7 @@ from labcore.errors import LabError, first_line, quoted
 from labcore.runs.spec.run_spec import RunSpec
 
 STEP_LIMIT = 1000  # where an environment has no time limit of its own
-UNBOUNDED = 1e6  # a bound from here on says nothing of what is usual: older environments write the largest float
+UNBOUNDED = 1e6  # larger bounds mean no bound: older environments write the largest float
 MOST = 65536  # numbers of an observation
 _COMMAND = re.compile(r"`(pip install [^`]+)`")
 PACKAGES = {"ALE": "ale-py", "procgen": "procgen", "minigrid": "minigrid"}  # by their namespace

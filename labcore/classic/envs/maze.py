@@ -28,7 +28,7 @@ Kind = Literal["free", "wall", "start", "goal", "trap", "reward"]
 ACTIONS = ("up", "right", "down", "left")
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 MAX_SIDE = 30
-MAX_REWARD = 1e6  # either way: sums of rewards far below what a float holds
+MAX_REWARD = 1e6  # positive or negative; sums of rewards stay far below the largest float
 KINDS: tuple[Kind, ...] = ("free", "wall", "start", "goal", "trap", "reward")
 # The default reward of a step into a cell of these kinds; the others give the step reward.
 CELL_REWARDS: dict[Kind, float] = {"goal": 10.0, "trap": -10.0, "reward": 1.0}
@@ -134,7 +134,7 @@ class Maze:
         for turn, chance in ((0, 1 - self.slip), (-1, self.slip / 2), (1, self.slip / 2)):
             transitions[state, action, np.roll(self.neighbours, -turn, axis=1)] += chance
         rewards = transitions @ self.cell_rewards
-        # What nobody can enter counts as an end too: with γ = 1 an enclosed cell would have no finite value.
+        # States that cannot be entered count as ends too: with γ = 1 an enclosed cell would have no finite value.
         still = self.where(*ENDS) | self.where("wall") | (~self.reachable() if self.start is not None else False)
         transitions[still] = np.eye(self.states)[still][:, None]
         rewards[still] = 0.0

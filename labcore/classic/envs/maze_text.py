@@ -20,7 +20,7 @@ from labcore.runs.files.untrusted import NotJSON, json_of
 SIGNS: dict[str, Kind] = {".": "free", "#": "wall", "S": "start", "G": "goal", "T": "trap", "R": "reward"}
 T = TypeVar("T")
 SIGN_OF = {kind: sign for sign, kind in SIGNS.items()}
-LONGEST = 40_000  # characters of a maze in an address: 900 cells and as many rewards of 24 digits are fewer
+LONGEST = 40_000  # characters of a maze in an address; 900 cells and 900 rewards of 24 digits fit
 _FIELDS = ("rows", "rewards", "step_reward", "slip", "gamma")
 
 

@@ -190,7 +190,7 @@ def optimal_values(mdp: MDP, gamma: float) -> tuple[Array, Array]:
     In reward. The errors of the learning methods are measured against these values. Raises LabError if with γ = 1 it
     may be best, or the only way, to walk for ever.
     """
-    # A policy that is nearly right already needs few linear solves, which are what costs.
+    # Starting from a nearly right policy saves linear solves, which take most of the time.
     *_, last = islice(value_iteration(mdp, {"gamma": min(gamma, NEARLY_1), "tolerance": 1e-3}), MOST_SWEEPS)
     ends = gamma < 1 or _ends(mdp.under(last.policy)[0], mdp.terminal)
     policy = last.policy if ends else uniform_policy(mdp)

@@ -66,7 +66,7 @@ def write_into(folder: Path, fill: Callable[[Path], Any]) -> None:
                 path.replace(target)
     except BaseException:
         for each in new:
-            with suppress(OSError):  # somebody put something into it meanwhile
+            with suppress(OSError):  # another process has written into it meanwhile
                 each.rmdir()
         raise
 
@@ -140,7 +140,7 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 def rows(path: Path) -> Iterator[dict[str, Any]]:
     """The rows that `append_row` wrote to `path`; none where there is no such file."""
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
-        if (row := _row(line)) is not None:  # else it was being written when the power went
+        if (row := _row(line)) is not None:  # otherwise a power cut interrupted its writer
             yield row
 
 

@@ -89,7 +89,7 @@ KEEP = 2
 LADDER_KNOB = "ladder_mb"  # see `catalog.llm.upkeep`
 _OLD, _UNFINISHED = ".old-", ".step-"  # how the names of folders begin that are deleted, or were not completed
 _MARK = ("step", "metric", "value")  # of the best checkpoint
-LADDER, LADDER_BYTES = 10, 4_000_000_000  # what is kept between the first and the newest two, at most
+LADDER, LADDER_BYTES = 10, 4_000_000_000  # at most: checkpoints, and bytes, between the first and the newest two
 
 
 def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Container[int] = ()) -> Path:

@@ -115,7 +115,7 @@ def _blob(repo: str, commit: str, file: File, cache: Path, progress: _Progress) 
 
     url = hf_hub_url(repo, file.name, revision=commit)
     etag = get_hf_file_metadata(url).etag
-    if etag is None or not _ETAG.fullmatch(etag):  # it is to be a file's name; the client says what is wrong
+    if etag is None or not _ETAG.fullmatch(etag):  # it will be a file's name; the client raises the error
         return
     blob = _folder(repo, cache) / "blobs" / etag
     lock = cache / ".locks" / _folder(repo, cache).name / f"{etag}.lock"

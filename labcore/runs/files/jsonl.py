@@ -21,7 +21,7 @@ LINE_LIMIT = 4 * 2**20  # bytes of one line: as JSON it takes many times as much
 MOST_NAMED = 3  # lines whose fault is named
 HOPELESS = 1000  # bad lines and no good one: the file is something else, and need not be read to its end
 Row = TypeVar("Row")
-Place = tuple[int, Callable[[], dict[str, Any]]]  # where an object stands, and how it is had
+Place = tuple[int, Callable[[], dict[str, Any]]]  # the line of an object, and a function that returns it
 Fault = tuple[int, str]  # the line of a row that cannot be used, and why
 
 

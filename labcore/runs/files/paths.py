@@ -10,7 +10,7 @@ from labcore.errors import LabError, os_reason, quoted
 
 # What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
 OWN_LESSONS = "lessons"  # a teacher's
-FOLLOWING = "following"  # what was read of the files of other trainers
+FOLLOWING = "following"  # read positions in the files of other trainers
 RESERVED = frozenset({"base", FOLLOWING, "hub", "imported", "jobs", "labels", OWN_LESSONS, "rewards", "supervisor.log",
                       "uploads", "votes", "watched"})
 IMPORT_PREFIX = "imported-"
@@ -18,7 +18,7 @@ MIXES = "mixes.json"  # the user's saved mixes of choices
 LESSONS = "lessons.json"  # predictions and verdicts of the lessons
 DRAFTS = "lesson-drafts.json"  # lessons that are being written
 ENVIRONMENTS = "environments.json"  # modules of the owner's own that may be imported
-JUDGEMENTS = "judgements.db"  # what judges said of answers
+JUDGEMENTS = "judgements.db"  # the replies of judges
 RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS, DRAFTS, JUDGEMENTS, ENVIRONMENTS)
 SHARED = "This lab is shared for reading: nothing can be started or changed here."
 # The names in a run's folder. START: what a fork starts from, until it has a checkpoint of its own. BEST: which
@@ -26,7 +26,7 @@ SHARED = "This lab is shared for reading: nothing can be started or changed here
 CHECKPOINTS, START, BEST, VERSIONS, LOG = "checkpoints", "start", "best.json", "versions.json", "worker.log"
 PICTURES = ("samples", "lines")
 STEP = r"step-\d{6,}"  # the name of a checkpoint's folder
-NAME_BYTES, PATH_BYTES = 255, 4000  # what the usual disks take
+NAME_BYTES, PATH_BYTES = 255, 4000  # limits of the usual disks
 _ID = re.compile(r"\w(?:[\w.-]*[\w-])?")
 
 

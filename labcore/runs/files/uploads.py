@@ -32,7 +32,7 @@ def place(content: bytes) -> Path:
 
 def use(folder: Path) -> None:
     """Mark a place as just used, because a run that needs it is about to be made."""
-    with suppress(OSError):  # it may not be ours, or on a disk that nobody may write to
+    with suppress(OSError):  # another user may own it, or the disk may be read-only
         os.utime(folder)
 
 

@@ -56,8 +56,8 @@ class Imported:
     deleted: float | None = None
 
 
-_LATER = ("source", "summary")  # what those of earlier versions do not have
-_OLD = "unmapped"  # what only those have that were made before `left`, which dropped numbers and did not say so
+_LATER = ("source", "summary")  # fields that earlier versions lack
+_OLD = "unmapped"  # a field from before `left`, when numbers were dropped without a note
 _KEPT = [name for name in Imported.__dataclass_fields__ if name not in Marks.__dataclass_fields__]
 
 
@@ -128,7 +128,7 @@ def _is_of_before(run_id: str) -> bool:
 def keep_summary(run: Imported, summary: str) -> None:
     """Keep the summary that lists show of an imported run, so that they need not read its rows again. Raises OSError if
     it cannot be written."""
-    there = (place(run.id) / "rows.csv").exists()  # else somebody has just deleted it: it must not come back
+    there = (place(run.id) / "rows.csv").exists()  # otherwise it has just been deleted and must not be made again
     if there and not read_only():
         _write_about(place(run.id), {**{key: getattr(run, key) for key in _KEPT}, "summary": summary})
 
@@ -253,7 +253,7 @@ def _about(run_id: str) -> Imported:
             fields["left"] = dict.fromkeys(fields[_OLD], UNKNOWN)
         kept: dict[str, Any] = {key: fields[key] for key in _KEPT if key in fields or key not in _LATER}
         kept |= {"notes": tuple(kept["notes"]), "mapped": dict(kept["mapped"]), "left": dict(kept["left"])}
-        # The folder's name was checked, what somebody wrote into the file was not.
+        # The folder's name was checked, but not the content of the file.
         return replace(Imported(**kept), id=run_id)
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(run_id, "about.json") from error

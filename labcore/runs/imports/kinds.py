@@ -11,7 +11,7 @@ from labcore.runs.files.jsonl import LIMIT
 from labcore.runs.imports import delimited, objects, parquet
 from labcore.runs.imports.table import Table
 
-SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".gz")  # what metrics files are called
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".gz")  # of metrics files
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 

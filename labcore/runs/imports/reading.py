@@ -26,7 +26,7 @@ from labcore.runs.store.rows import COUNTERS
 # ---------------------------------------------------------------- parts
 # Which rows of a table are one run: a file may hold several, and no number of one may replace one of another.
 
-OFTEN = 0.5  # share of steps with two numbers above which the rows of a file are those of several runs, in turn
+OFTEN = 0.5  # above this share of steps with two numbers, the file has rows of several runs in turn
 MOST_TURNS = 16  # runs that are told apart by their order: with more rows per step it is the step that tells nothing
 
 Columns = Sequence[tuple[np.ndarray, np.ndarray]]  # (values, there) of each metric, (N,) each

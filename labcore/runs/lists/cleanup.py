@@ -158,7 +158,7 @@ def remove_uploads(store: Store, places: Iterable[str]) -> dict[str, int]:
         for name in gone:
             storage.deleted(root() / name)
         freed = {name: sizes.size(folder) for name, folder in gone.items()}
-        for folder in root().glob(f"{_GONE}*"):  # also what an earlier clean-up could not delete
+        for folder in root().glob(f"{_GONE}*"):  # also folders that an earlier clean-up could not delete
             remove_folder(folder)
     except OSError as error:
         raise LabError(f"An upload cannot be deleted ({os_reason(error)}: {error.filename or root()}): check the "

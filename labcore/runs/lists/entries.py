@@ -135,7 +135,7 @@ FIELDS: dict[str, Field] = {field.key: field for field in _ALL}
 GROUPS = ("project", "algorithm", "task", "model", "kind", "tool", "state", "seed", "tag", "star", "sweep", "parent",
           "metric")
 ORDERS = ("started", "last", "best", "duration", "size", "step", "state", "algorithm", "task", "seed", "id")
-TEXTS = frozenset({"state", "algorithm", "task", "id"})  # those orders that are by the alphabet
+TEXTS = frozenset({"state", "algorithm", "task", "id"})  # fields that are sorted by the alphabet
 
 
 def value(entry: Entry, key: str) -> Any:

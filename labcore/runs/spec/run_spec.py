@@ -129,10 +129,10 @@ class RunSpec:
     def to_json(self) -> str:
         fields = asdict(self)
         if not self.parent:
-            del fields["twin"]  # so that the hash of what is no fork stays what it was, and its base model is found
+            del fields["twin"]  # so that specs without a parent keep their hash, and their base model is found
         for name in ("mix", "tool"):
             if not fields[name]:
-                del fields[name]  # the same of what is no mix, and of what the lab trains
+                del fields[name]  # likewise for specs without a mix, and for runs that the lab trains
         return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @staticmethod
@@ -199,7 +199,7 @@ def _filled(spec: RunSpec) -> RunSpec:
     if spec.kind == kinds.WATCH.key:  # it has the settings that its trainer sent
         return spec
     before = _before(spec.kind, spec.algorithm, spec.task, bool(spec.mix))
-    if spec.model in MODELS:  # they have no template: their runs of then are runs of today's default
+    if spec.model in MODELS:  # they have no template, so their old runs equal runs with today's default
         before = {**before, **{knob.key: knob.default for knob in PROMPT if knob.key in before}}
     missing = {key: value for key, value in before.items() if key not in spec.knobs}
     return replace(spec, knobs={**spec.knobs, **missing}) if missing else spec
@@ -271,7 +271,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     kind_row, row, task_row = kinds.kind(kind), _row(kind, algorithm_key, mix), kinds.task(task_key, kind)
     if not row.learns(task_row):
         if row.check:
-            resolve_name(row.check)(task_row, knobs or {})  # says why in words of its own
+            resolve_name(row.check)(task_row, knobs or {})  # raises LabError with its own reason
         fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
         why = ("whose completions have several turns" if task_row.has_turns else
                "whose answers have no steps to score" if task_row.verifiable else "which has no verifier")
@@ -295,7 +295,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     checks.lora(row, model, filled)
     for named in filter(None, (kind_row.check, row.check)):
         resolve_name(named)(task_row, filled)
-    # A run may be taken up from another working directory: what it names must be found from anywhere.
+    # A run may be resumed from another working directory, so its paths must be absolute.
     data = str(path_of(Path(data).resolve())) if data else None
     model = str(path_of(Path(model).resolve())) if model not in MODELS and Path(model).is_dir() else model
     twin = twin or parent is None

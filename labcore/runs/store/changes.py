@@ -83,7 +83,7 @@ def set_sweep(connection: sa.Connection, sweep: str, **values: Any) -> None:
 def _free_ids(connection: sa.Connection, specs: Sequence[RunSpec]) -> list[str]:
     """Names for runs that no other run has, and no folder."""
     ids: dict[int, str] = {}
-    for digits in count(2):  # of a sweep of thousands some meet: those get a longer name
+    for digits in count(2):  # in a sweep of thousands some ids are equal, and get a longer one
         ids |= {place: f"{spec.stem}-{token_hex(digits)}" for place, spec in enumerate(specs) if place not in ids}
         taken = set(connection.scalars(sa.select(runs.c.id).where(runs.c.id.in_([*ids.values()]))))
         free = {name: place for place, name in ids.items() if name not in taken and not run_folder(name).exists()}
@@ -98,7 +98,7 @@ def _numbers(connection: sa.Connection, many: int, sweep: str | None) -> Sequenc
 
     So the runs of a lesson or a sweep leave no gap in the numbers of those that are started one by one.
     """
-    first = next_number(connection, 0 if sweep else many)  # whoever adds to the same sweep now waits here
+    first = next_number(connection, 0 if sweep else many)  # another writer that adds to the same sweep waits here
     if sweep is None:
         return range(first, first + many)
     last = connection.scalar(sa.select(sa.func.min(runs.c.number)).where(runs.c.sweep == sweep)) or 0
@@ -109,8 +109,8 @@ def next_number(connection: sa.Connection, many: int = 1) -> int:
     """The first of `many` numbers for runs that are about to be added. No other run had one of them, or gets one while
     this transaction lasts."""
     of_row = meta.c.key == "number"
-    last = connection.scalar(sa.select(meta.c.value).where(of_row).with_for_update())  # SQLite writes alone anyway
-    if not isinstance(last, str) or not _COUNT.fullmatch(last):  # somebody changed the store: it can be counted again
+    last = connection.scalar(sa.select(meta.c.value).where(of_row).with_for_update())  # SQLite has one writer at a time
+    if not isinstance(last, str) or not _COUNT.fullmatch(last):  # the store was edited by hand: count again
         last = max(connection.scalar(sa.select(sa.func.max(runs.c.number))) or 0, 0)
         connection.execute(meta.delete().where(of_row))
         connection.execute(meta.insert(), {"key": "number", "value": str(last)})

@@ -70,7 +70,7 @@ def _kept(run: RunRow, after: int, keys: Sequence[str]) -> tuple[frozenset[str],
         with safe_open(storage.fetch(run_folder(run.id) / FILE), framework="numpy") as file:
             names = frozenset(file.keys())
             found = {key: file.get_tensor(key) for key in keys if key in names}
-    except (LabError, OSError, SafetensorError):  # none, or one that cannot be had: the store has it all
+    except (LabError, OSError, SafetensorError):  # no file, or an unusable one; the store has all rows
         return frozenset(), {}
     steps = found.get("step", np.empty(0))
     if not steps.size or steps[-1] > run.step:  # of another state of the store

@@ -22,9 +22,9 @@ MOVES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(ENDED, ()),  # only a resume leads out of an ending
 }
 
-COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
+COUNTERS = ("step", "tokens", "env_steps", "seconds")  # counters of every step, beside its metrics
 NO_PLACE = "waiting for a free place"
-Severity = Literal["problem", "warning", "note"]  # of what the doctor says
+Severity = Literal["problem", "warning", "note"]  # of the doctor's findings
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the most severe first
 # Projects that the lab gives to runs of its own: lists leave these runs out unless they are asked for.
 LESSONS, STUDIES = "Lessons", "Studies"

@@ -76,7 +76,7 @@ class Steps(Database):
             return self._append(values)
         except NotOwner:
             raise
-        except LabError:  # the store was busy, say: what is lost with the run took longer than to try once more
+        except LabError:  # the store was busy, for example; a second try costs less than a lost run
             return self._append(values)
 
     def _append(self, values: Mapping[str, Any]) -> bool:

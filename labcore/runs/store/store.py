@@ -303,7 +303,7 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
         """
         with self._writing() as connection:
             row = connection.execute(sa.select(runs.c.state, runs.c.started).where(runs.c.id == run_id)).first()
-            if row and row.state == "queued" and row.started == started:  # no clocks: those of two hosts differ
+            if row and row.state == "queued" and row.started == started:  # no clocks, which differ between hosts
                 changes.move(connection, run_id, "failed", message)
                 changes.log(connection, run_id, "failed", {"text": message}, changes.step(connection, run_id))
 

@@ -28,7 +28,7 @@ from labcore.runs.files.paths import CHECKPOINTS, PICTURES, START, home
 from labcore.runs.files.removal import remove
 from labcore.runs.files.storage import CACHE_GB, CACHE_VARIABLE, Damaged
 
-USED_SECONDS = 3600.0  # who took something may be reading it for as long
+USED_SECONDS = 3600.0  # a process may read a file for this long after fetching it
 LOOK_SECONDS = 60.0  # between two looks at the whole home: runs may end every second
 
 
@@ -79,7 +79,7 @@ def _trim(store: ObjectStore, most: float, going: Callable[[], Container[str]]) 
         if each.unit not in live and _published(store, each.unit) and _drop(each.path):
             freed += each.size
     with suppress(OSError):
-        remove(_dropped())  # also what a killed process left
+        remove(_dropped())  # also folders that a killed process left
     return freed
 
 

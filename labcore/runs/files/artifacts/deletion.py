@@ -37,10 +37,10 @@ def clear(store: ObjectStore) -> list[str]:
     away."""
     if not changes.to_forget():
         return []
-    with FileLock(changes.lock("forget")):  # what is made again under the same name waits for this
+    with FileLock(changes.lock("forget")):  # a thing that is made again under the same name waits for this
         gone = changes.to_forget()
         for thing in gone:
-            with FileLock(changes.lock_of(units.unit_with(units.folder(thing)) or thing)):  # after who publishes it
+            with FileLock(changes.lock_of(units.unit_with(units.folder(thing)) or thing)):  # after its publisher
                 store.delete_folder(thing, first=manifest.NAME)
             changes.forgotten(thing)
     return gone

@@ -27,7 +27,7 @@ from labcore.runs.files.artifacts.object_store import ObjectStore, each
 from labcore.runs.files.paths import CHECKPOINTS, LOG, PICTURES, START, VERSIONS, is_checkpoint
 from labcore.runs.files.storage import Away, Damaged
 
-FRESH_SECONDS = 2.0  # how long what the store has counts: pages ask many times in a second
+FRESH_SECONDS = 2.0  # how long an answer of the store is valid: pages ask many times in a second
 AWAY_SECONDS = 10.0
 _KEPT = 1000  # answers
 _lock = threading.Lock()
@@ -56,7 +56,7 @@ def there(path: Path | str, *, sure: bool = False) -> bool:
         return True
     path = _in_this_home(path)
     thing, loose = units.whole_with(path), units.loose_with(path)
-    if thing and units.folder(thing).exists():  # whole, but for what somebody took out of it
+    if thing and units.folder(thing).exists():  # complete, unless somebody removed a file
         return path.exists()
     try:
         if thing:

@@ -26,7 +26,7 @@ from labcore.runs.files.artifacts.units import safe
 from labcore.runs.files.paths import check_writable, home
 from labcore.runs.files.storage import VARIABLE, Away, Item, Result, chosen, shown
 
-PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}  # scheme -> what fsspec needs for it
+PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}  # scheme -> the package that fsspec needs for it
 MARKER, FORMAT = "rl-lab.json", 1
 SMALL = 64 * 2**20  # bytes of an object that is read as a whole
 _CONNECT_SECONDS, _READ_SECONDS, _TRIES = 5, 60, 2
@@ -274,7 +274,7 @@ class ObjectStore:
             raise self._fault(error) from error
         except LabError:
             raise
-        except Exception as error:  # each client has its own, from OSError to those of HTTP
+        except Exception as error:  # each client has its own errors, from OSError to those of HTTP
             raise self._fault(error) from error
 
     def _fault(self, error: Exception) -> LabError:

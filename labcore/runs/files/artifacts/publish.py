@@ -36,8 +36,8 @@ class Sent:
     checkpoints: dict[str, int] | None = None  # and their bytes
     loose: dict[str, Manifest] = field(default_factory=dict)
     hashed: dict[Path, tuple[tuple[int, int], File]] = field(default_factory=dict)  # loose files: when, how long; what
-    start: bool = True  # whether there may be what a fork starts from
-    again: bool = False  # whether to send all files anew: what is there may be damaged
+    start: bool = True  # whether the start of a fork may exist
+    again: bool = False  # whether to send all files anew, since published ones may be damaged
 
 
 def publish(store: ObjectStore, unit: str, marked: Container[int] = (), *, add: bool = False, mark: bool = True,

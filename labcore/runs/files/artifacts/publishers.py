@@ -19,7 +19,7 @@ from labcore.runs.store.rows import ACTIVE
 from labcore.runs.store.store import Store
 from labcore.runs.titles import with_ids
 
-CUT_SECONDS = 3.0  # what the end of a lab leaves for publishing, within the grace of its lifeline
+CUT_SECONDS = 3.0  # left for publishing when a lab ends, within the grace of its lifeline
 LOOK_SECONDS = 1.0  # while a run waits for its files to be sent
 UNPUBLISHED, PUBLISHED = "unpublished", "published"  # events
 BACK = "All files of the run are in the object store."
@@ -56,7 +56,7 @@ class OfWorker(Publisher):
             if not self._flushed(run_id, cut) and run_id not in self.said:
                 self._log(run_id, "its end did not wait until all of them were sent")
             if not cut():
-                cache.trim(lambda: active(self._runs))  # what is beyond the bound can go another time
+                cache.trim(lambda: active(self._runs))  # files beyond the limit can be deleted another time
         except (LabError, OSError) as error:
             print(f"{run_id}: {error}", file=sys.stderr, flush=True)
 
@@ -73,7 +73,7 @@ class OfWorker(Publisher):
                     self._runs.set_message(run_id, "publishing its files")
                     if self._stopped(run_id):  # the object store may hang
                         return False
-                except LabError as error:  # the store of runs has a fault: the files can be sent all the same
+                except LabError as error:  # the store of runs has a fault, but the files can still be sent
                     print(f"{run_id}: {error}", file=sys.stderr, flush=True)
             return not cut() or now - begun < CUT_SECONDS
 
@@ -119,7 +119,7 @@ class OfLab(Publisher):
     def _done(self, unit: str) -> None:
         """Say it of a run whose worker had to say that it is not published."""
         super()._done(unit)
-        with suppress(LabError):  # it is published all the same
+        with suppress(LabError):  # the run is published even so
             events = self._runs.events_after(unit) if units.is_run(unit) else []
             said = [event for event in events if event.kind in (PUBLISHED, UNPUBLISHED)]
             if said and said[-1].kind == UNPUBLISHED:
