@@ -1,6 +1,6 @@
-"""List what a run can learn by: the named algorithms and the user's mixes.
+"""List the algorithms that a run can use: the named ones and the user's mixes.
 
-In a list of keys a mix is its name behind `MIX`; `MIX` alone is a new one.
+In a list of keys a mix is `MIX` followed by its name; `MIX` alone is a new mix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEPARATOR = "|"  # in no name of a task or a mix
 
 
 def key_of(algorithm: str, mix: str) -> str:
-    """The key of what is chosen: the row's own, or that of a mix.
+    """The key of a choice: that of the row or that of the mix.
 
     >>> key_of("grpo", ""), key_of("grpo", "my own")
     ('grpo', 'mix:my own')
@@ -33,7 +33,8 @@ def key_of(algorithm: str, mix: str) -> str:
 
 
 def keys(kind: Kind, begun: Iterable[Mix] = (), task: Task | None = None) -> list[str]:
-    """The keys of a kind's algorithms and of its mixes, saved or only `begun`; of a `task` those that can learn it."""
+    """The keys of a kind's algorithms and mixes, whether the mixes are saved or only `begun`. With a `task`, only the
+    algorithms and mixes that can learn it."""
     named = [key for key, row in kind.algorithms.items() if task is None or row.learns(task)]
     there = [mix for mix in (*saved()[0], *begun)
              if mix.algorithm in named and mixed.can_be_mixed(kind.algorithms[mix.algorithm])]
@@ -50,7 +51,7 @@ def words(kind: Kind) -> Callable[[str], str]:
 
 
 def saved() -> tuple[list[Mix], list[str]]:
-    """The saved mixes, and what is wrong with their file, in sentences."""
+    """The saved mixes, and sentences on the faults of their file."""
     try:
         return mixes.saved()
     except LabError as error:
@@ -63,7 +64,7 @@ def saved_as(name: str) -> Mix | None:
 
 
 def free_name(row: Algorithm) -> str:
-    """A name for a new mix that began from a row, which no saved one has."""
+    """A name for a new mix that began from a row; no saved mix has it."""
     taken = {mix.name.casefold() for mix in saved()[0]}
     first = f"{row.label[:mixed.LONGEST - 8]} mix"
     names = (first, *(f"{first} {number}" for number in range(2, len(taken) + 3)))
@@ -74,7 +75,7 @@ def free_name(row: Algorithm) -> str:
 
 
 def place(algorithm: str, mix: str, task: str) -> str:
-    """Where the knobs of an algorithm on a task are kept in a draft.
+    """The key under which a draft keeps the knobs of an algorithm on a task.
 
     >>> place("grpo", "", "sort"), place("grpo", "my own", "sort")
     ('grpo:sort', 'grpo:sort|my own')
@@ -96,11 +97,12 @@ def begun(kept: Mapping[str, dict[str, Value]]) -> dict[str, Mix]:
 
 
 def knobs_at(place: str, kind: Kind, weights: str = SCRATCH) -> tuple[Knob, ...]:
-    """The knobs that are kept at a place; `weights` as for `knobs_of`. Raises LabError for an unknown name."""
+    """The knobs that a draft keeps at `place`; `weights` as for `knobs_of`. Raises LabError if there is no such
+    algorithm or task."""
     algorithm, task, mix = _named(place)
     return knobs_of(declared(algorithm, mix, kind), kinds.task(task, kind.key), weights)
 
 
 def declared(algorithm: str, mix: str, kind: Kind) -> Algorithm:
-    """The row that declares the knobs: of a mix the one with all of its loop."""
+    """The row that declares the knobs: for a mix, the row with all knobs of its loop."""
     return mixed.with_every_knob(algorithm) if mix else kinds.algorithm(algorithm, kind.key)

@@ -21,7 +21,7 @@ EARLIER = ("An earlier version of the lab wrote this file, without the surrogate
 
 @dataclass(frozen=True)
 class Dot:
-    """A token, or a step of a world: its ratio, its advantage, and the side on which the clip acts on it, or ""."""
+    """A token, or a step in an environment: its ratio, its advantage, and the side on which it is clipped, or ""."""
 
     ratio: float
     advantage: float
@@ -29,7 +29,7 @@ class Dot:
 
 
 def token_dots(samples: dict[str, Any]) -> list[Dot]:
-    """The tokens of the samples that have a ratio, the algorithm's own where there is one, and an advantage."""
+    """The tokens of the samples that have an advantage and a ratio (the algorithm's own ratio if it has one)."""
     return [Dot(*each) for group in samples.get("groups", []) for completion in group["completions"]
             for each in own(completion, [*zip(completion.get("own_ratio") or completion.get("ratio") or [],
                                               completion.get("advantages") or [], completion.get("cut") or [],
@@ -44,7 +44,8 @@ def counts_of(dots: Sequence[Dot]) -> dict[str, int]:
 
 
 def surrogate_figure(dots: Sequence[Dot], curve: dict[str, list[float]], kind: str = "light") -> go.Figure:
-    """The surrogate against the ratio for advantages of both signs, as the worker drew it; open dots are cut off."""
+    """The surrogate over the ratio, as the worker computed it, for a positive and a negative advantage. Open dots are
+    clipped tokens."""
     figure = make_subplots(1, 2, subplot_titles=("advantage > 0", "advantage < 0"), horizontal_spacing=0.16)
     grid, bounds = curve["ratio"], curve["bounds"]
     for column, sign, side in ((1, 1, "positive"), (2, -1, "negative")):
@@ -109,7 +110,7 @@ def line_figure(line: dict[str, Any], kind: str = "light", kl_unit: str = "nats/
 
 
 def finish(figure: go.Figure, kind: str, height: int) -> None:
-    """The common look on every subplot."""
+    """Apply the common look to every subplot."""
     layout = theme.layout(kind, height)
     x, y = layout.pop("xaxis"), layout.pop("yaxis")
     figure.update_layout(**layout)

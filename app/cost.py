@@ -39,7 +39,7 @@ HEADS = (("Algorithm", ""), ("Models held", "The networks in memory; frozen ones
 
 
 def of_draft(draft: Draft) -> None:
-    """The next run's algorithm, and the usual ones beside it."""
+    """Compare the next run's algorithm with the usual ones."""
     try:
         specs = cost.beside(draft.spec())
     except LabError:  # the page says why it cannot run
@@ -48,13 +48,13 @@ def of_draft(draft: Draft) -> None:
 
 
 def of_run(run: RunRow) -> None:
-    """A run's algorithm, and the usual ones beside it."""
+    """Compare a run's algorithm with the usual ones."""
     st.markdown(f"**{TITLE}**")
     _opened(cost.beside(run.spec), "run", run.spec.row.label)
 
 
 def show(specs: Sequence[RunSpec], view: str, own: str = "") -> None:
-    """The fold, and once it is open the table; `own` is the label of the algorithm to stand out."""
+    """Draw the fold, and once it is open the table. The algorithm with the label `own` stands out."""
     fold = st.expander(TITLE, key=f"cost:{view}", on_change="rerun")
     if fold.open:
         with fold:

@@ -69,7 +69,7 @@ def telling(samples: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Turns]]
 
 
 def page(group: Mapping[str, Any], episodes: list[Turns], step: int) -> str:
-    """The episodes as safe HTML, side by side where there is room."""
+    """The episodes as safe HTML, side by side if there is room."""
     same = "In each group all episodes earned the same reward." if len(episodes) == 1 else \
         "Highest and lowest reward of one group."
     cards = "".join(card(group["prompt"], each) for each in episodes)

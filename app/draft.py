@@ -1,4 +1,4 @@
-"""The draft of the next run: its settings as the page has them, in the session and in the URL."""
+"""The draft of the next run: the settings on the page, kept in the session and in the URL."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from labcore.runs.spec.run_spec import RunSpec, default_threads, knobs_of, make,
 from labcore.runs.store.rows import RunRow
 
 WARM_UP = Param("warm_up", False, link.switch)
-PRESET, BEFORE = "preset", "before"  # the parameter of a link, and the field that keeps the settings from before
+PRESET, BEFORE = "preset", "before"  # a link's parameter; the field with the settings from before the preset
 
 
 class Draft:
-    """The settings of the next run, kept in the session as plain values. `scope` names what it began from."""
+    """The settings of the next run, kept in the session as plain values. `scope` names the run or the kind that the
+    draft began from."""
 
     def __init__(self, run: RunRow | None, kind: str) -> None:
         self.kind = kinds.kind(run.spec.kind if run else kind)
@@ -63,7 +64,7 @@ class Draft:
 
     @property
     def place(self) -> str:
-        """Where its knobs are kept: each algorithm, task and mix has its own."""
+        """The name under which its knobs are kept: each combination of algorithm, task and mix has its own."""
         return algorithms.place(*self.identity)
 
     @property
@@ -88,8 +89,8 @@ class Draft:
 
     @property
     def values(self) -> dict[str, Value]:
-        """Every knob's value. Where defaults have become others, as with other weights or another length limit, knobs
-        at their defaults have the new ones."""
+        """The value of every knob. If a default has changed, for example with other weights or another length limit, a
+        knob at its old default gets the new one."""
         kept: dict[str, Value] = self.fields["knobs"].setdefault(self.place, {})
         usual = self.fields.setdefault("usual", {}).setdefault(self.place, {})
         for knob in self.declared:
@@ -110,14 +111,14 @@ class Draft:
 
     @property
     def usual_steps(self) -> int:
-        """The steps where nothing is said."""
+        """The default number of steps."""
         return steps_of(self.row, self.weights)
 
     def choose(self, field: str, value: str) -> None:
         """Choose another algorithm, task or model. Another algorithm learns the same task, so `shared` knobs keep their
         values.
 
-        An algorithm may be a mix as well (`app.algorithms`).
+        The `value` of an algorithm may also be the key of a mix (`app.algorithms`).
         """
         task, kept = self.fields["task"], self.shared()
         if field == "algorithm" and value.startswith(algorithms.MIX):
@@ -129,7 +130,8 @@ class Draft:
             self.values.update({key: value for key, value in kept.items() if key in self.values})
 
     def _take(self, name: str) -> None:
-        """Learn by the saved mix `name`; without a name by a new one, which begins as what is chosen now."""
+        """Train with the saved mix `name`; without a name, with a new mix that begins as a copy of the present
+        choices."""
         if name == self.fields["mix"] and name:
             return
         mix = algorithms.saved_as(name) or self.begun().get(name)
@@ -153,27 +155,27 @@ class Draft:
 
     @property
     def before_preset(self) -> dict[str, Any] | None:
-        """The fields as they were before a preset was taken; None where nothing was chosen before."""
+        """The fields as they were before a preset was taken; None if no preset was taken."""
         kept: dict[str, Any] | None = self.fields.get(BEFORE)
         return kept
 
     def take(self, preset: Preset) -> None:
-        """Take the settings of a preset. The present ones are kept, to go back to."""
+        """Take the settings of a preset. The present settings are kept for `go_back`."""
         before = self.before_preset
         if not (self.preset_chosen and self.preset):
             before = {key: deepcopy(value) for key, value in self.fields.items() if key != BEFORE}
         taken = of_preset(self.kind, preset)
-        kept = {name: {**self.fields[name], **taken[name]} for name in ("steps", "knobs")}  # other algorithms' stay
+        kept = {name: {**self.fields[name], **taken[name]} for name in ("steps", "knobs")}  # keeps other algorithms'
         self.fields |= {**taken, **kept, BEFORE: before}
 
     def go_back(self) -> None:
-        """Take the settings again that were there before a preset."""
+        """Restore the settings from before a preset was taken."""
         if before := self.before_preset:
             self.fields.clear()
             self.fields |= before
 
     def begun(self) -> dict[str, Mix]:
-        """The mixes that this draft has spoken of, saved or not, by name."""
+        """The mixes whose knobs this draft keeps, saved or not, by name."""
         return algorithms.begun(self.fields["knobs"])
 
     def of_task(self) -> dict[str, Value]:
@@ -181,19 +183,20 @@ class Draft:
         return {knob.key: self.values[knob.key] for knob in self.task_row.knobs}
 
     def moved(self, knob: Knob, value: Value) -> None:
-        """Follow a knob that was moved on the page: a draft of one run has nothing else to change."""
+        """Called when a knob is moved on the page. Nothing else in the draft of one run depends on a knob."""
 
     def shared(self) -> dict[str, Value]:
-        """The values that another algorithm takes over where it has these knobs: else γ would change with it, and so
-        what is to be learnt. How held-out rows are measured has defaults for each loop, so only what was chosen stays.
-        """
+        """The values that another algorithm keeps if it has these knobs: without them γ would change with the
+        algorithm, and with γ the problem. Each loop has its own defaults of how held-out rows are measured, so of those
+        knobs only chosen values are kept."""
         usual = {knob.key for knob in knobs_of(self.row, self.task_row)
                  if knob.key in MEASURED and self.values[knob.key] == knob.default}
         return {key: value for key, value in self.of_task().items() if key not in usual} | {
             key: value for key, value in self.values.items() if key in self.kind.shared}
 
     def spec(self) -> RunSpec:
-        """Raises LabError in words where the settings do not go together, or a number is typed that cannot be."""
+        """The spec of these settings. Raises LabError if they do not fit together, a number is out of its range, or a
+        file is missing."""
         number_boxes.check(self.scope)
         number_boxes.check(self.knob_scope)
         data = self.fields["data"].get(self.task_row.data)
@@ -206,7 +209,7 @@ class Draft:
                     threads=default_threads(self.fields["model"]), data=data, mix=self.fields["mix"])
 
     def fault(self) -> str:
-        """Why these settings cannot run, in a sentence; empty where they can."""
+        """The reason why these settings cannot run, as a sentence; empty if they can."""
         try:
             self.spec()
         except LabError as error:
@@ -214,12 +217,13 @@ class Draft:
         return ""
 
     def caution(self) -> str:
-        """Why a run of these settings, which can be started, cannot come out well; mostly empty."""
+        """The reason why a run of these settings can start but is unlikely to learn well; usually empty."""
         return "" if self.fault() else worded(self.spec().caution(), knobs_of(self.row, self.task_row))
 
     def to_url(self) -> None:
-        """Every choice that is not a default, so that a copied link opens the same form. An open run keeps its link."""
-        if not self.new or RUN.key in link.query():  # a late rerun of the form must not take a run's link away
+        """Write every choice that is not a default into the link, so that a copied link opens the same form. An open
+        run keeps its link."""
+        if not self.new or RUN.key in link.query():  # a late rerun of the form must not overwrite the link of a run
             return
         if self.preset_chosen and (same := self.preset) and (self.steps, self.fields["seed"]) == (same.steps, 0):
             link.replace_all({PRESET: same.key, **view()})
@@ -230,14 +234,14 @@ class Draft:
 
 
 def begin(kind: str, **fields: Any) -> None:
-    """An empty page whose draft has these fields: how another page proposes a run."""
+    """Open an empty page whose draft has these fields. Other pages use it to propose a run."""
     st.session_state[f"draft:new-{kind}"] = {**defaults(kinds.kind(kind)), "steps": {}, "data": {}, "knobs": {},
                                              **fields}
     st.session_state[f"open_run:{kind}"] = None
 
 
 def defaults(kind: Kind) -> dict[str, Any]:
-    """The fields of a draft of this kind where nothing is chosen."""
+    """The default fields of a draft of this kind."""
     return {"algorithm": kind.algorithm, "mix": "", "task": kind.task, "model": kind.model, "seed": 0, "warm_up": False}
 
 
@@ -256,7 +260,7 @@ def _of_spec(spec: RunSpec) -> dict[str, Any]:
 
 
 def _of_url(kind: Kind) -> dict[str, Any]:
-    """The draft that a link describes; what does not fit is left at its default and said."""
+    """The draft that a link describes. Settings that do not fit keep their defaults, and a message names them."""
     said = link.query()
     there = {preset.key: preset for preset in of_kind(kind.key)}
     named, wrong = link.parsed([Param(PRESET, "", link.one_of(there))], said)
@@ -288,7 +292,7 @@ def _choices(kind: Kind, steps: int = 0) -> list[Param[Any]]:
 
 
 def _some(said: str) -> str:
-    """Any text but none."""
+    """The text itself. Raises LabError if it is empty."""
     if not said:
         raise LabError("name one")
     return said

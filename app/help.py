@@ -29,7 +29,7 @@ from labcore.workers.settings import SETTINGS
 
 @dataclass(frozen=True)
 class Place:
-    """The words that are searched for, and the question that a link asks."""
+    """The link parameters: the words to search for, and the question that a link opens."""
 
     find: str = param("")
     question: str = param("", link.one_of(tuple(question.key for question in QUESTIONS)))

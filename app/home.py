@@ -88,7 +88,7 @@ def cards() -> None:
 
 
 def go_on() -> None:
-    """The way back: to the last run, opened or resumed where it was cut short, and to those that go."""
+    """Draw the way back: to the last run, opened or resumed if it was interrupted, and to the running runs."""
     interrupted = [run for run in lab().store.runs("interrupted") if resumable(run)]
     last = next(iter(lab().store.runs(limit=1, own=True)), None)
     offered = bool(interrupted) and not read_only()

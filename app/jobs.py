@@ -41,11 +41,11 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
            polled: bool = False) -> tuple[dict[str, Any] | None, bool]:
     """The result of the job `spec`, and whether it is ready. Otherwise shows its progress or its error here.
 
-    `doing` are the words for what is being waited for, plain text such as "Two models answer". Until then the last
-    result of the `view` is given if it was `like` this one, to be shown as what it is. Another `choice` of the user
-    (without one, any other spec) stops what is under way; newer checkpoints under the same choice wait until that is
-    over and, where the view is `polled`, that is drawn again every few seconds, until they are asked for. Else the page
-    is run again when the job is over.
+    `doing` describes the job in plain text, such as "Two models answer". Until the job is done, the last result of the
+    `view` is returned if it has the same `like`; the view shows it as an earlier result. Another `choice` of the user
+    (without one, any other spec) stops the running job. A spec that differs under the same choice, as with newer
+    checkpoints, waits for the running job; if the view is `polled`, which means drawn again every few seconds, it waits
+    for the next drawing. Otherwise the page is run again when the job is done.
     """
     try:
         asked = _asked(view, spec if choice is None else choice, spec, polled)
@@ -79,7 +79,7 @@ def result(spec: jobs.Spec, doing: str, view: str, choice: Any = None, like: Any
 
 
 def asked_for(view: str, spec: jobs.Spec) -> jobs.Spec:
-    """The job that the view shows or waits for; `spec` if it has none yet."""
+    """The spec of the job that the view shows or waits for; `spec` if it has none yet."""
     asked: Asked | None = st.session_state.get(f"asked:{view}")
     return asked.spec if asked else spec
 
@@ -93,8 +93,8 @@ def _asked(view: str, choice: Any, newest: jobs.Spec, polled: bool) -> Asked:
 
 
 def _ask(view: str, choice: Any, spec: jobs.Spec) -> Asked:
-    """Replace the view's earlier request, whose job is stopped, by `spec`. A failed job is tried again. Raises LabError
-    if it cannot be stopped."""
+    """Replace the view's earlier request by `spec` and stop the earlier job. A failed job is tried again. Raises
+    LabError if the earlier job cannot be stopped."""
     before: Asked | None = st.session_state.get(f"asked:{view}")
     asked = st.session_state[f"asked:{view}"] = Asked(choice, spec, seen=before.seen if before else None)
     if before and before.job != asked.job:

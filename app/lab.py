@@ -21,7 +21,8 @@ from labcore.workers.launcher import Launcher, NoLauncher
 
 @dataclass(frozen=True)
 class Lab:
-    """Where runs are read and started. Everything else that must outlive a page lies in the store."""
+    """The store, from which runs are read, and the launcher, which starts them. All other data that must outlive a page
+    is in the store."""
 
     store: Store
     launcher: Launcher | NoLauncher
@@ -48,8 +49,8 @@ def lab() -> Lab:
 
 
 def warm_up() -> Lab | None:
-    """Open the lab with the server, before the first page asks for it. None where that fails: the page then says what
-    is wrong."""
+    """Open the lab with the server, before the first page asks for it. Returns None if that fails; the page then says
+    why."""
     with suppress(LabError, OSError):
         return lab()
     return None
@@ -61,13 +62,14 @@ def titled(sentence: str) -> str:
 
 
 def in_words(error: LabError | str) -> str:
-    """The text of an error for Streamlit's Markdown, in which nothing of it is markup."""
+    """The text of an error for Streamlit's Markdown, escaped so that none of it is markup."""
     return literal(titled(worded(str(error))))
 
 
 @contextmanager
 def errors_shown() -> Iterator[None]:
-    """Show in words what is wrong, in place of the page or the part of it that it spoils: the disk is full, say."""
+    """Show an error in words in place of the page, or of the part that it affects: for example, that the disk is
+    full."""
     try:
         yield
     except LabError as error:
@@ -84,5 +86,5 @@ def resumable(run: RunRow) -> bool:
 
 
 def active(run: RunRow | None) -> bool:
-    """Whether a worker has this run or will have it."""
+    """True if a worker has this run or will have it."""
     return run is not None and run.state in ACTIVE

@@ -1,7 +1,7 @@
 """The address of the page: every page declares its parameters as data, and only this module reads and writes it.
 
-A parameter is a `Param`, or a field of a dataclass made by `param`. What does not fit is left at its default and comes
-back as a `Fault`; what is at its default is not written. Pages word their faults, or leave them unsaid.
+A parameter is a `Param`, or a field of a dataclass made by `param`. A value that does not fit is left at its default
+and returned as a `Fault`; a value at its default is not written. Pages word these faults, or ignore them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def params(page: type) -> dict[str, Param[Any]]:
 
 
 class Partly(LabError):
-    """A part of a parameter fits: that is `kept`."""
+    """Only a part of a parameter's text fits: `kept`."""
 
     def __init__(self, kept: Any, why: str) -> None:
         super().__init__(why)
@@ -87,7 +87,7 @@ class Fault:
 
 
 def parsed(declared: Iterable[Param[Any]], said: Mapping[str, str]) -> tuple[dict[str, Any], list[Fault]]:
-    """The values that an address holds, by key, and what of it cannot be. An empty text that does not fit is none."""
+    """The values in an address, by key, and its faults. An empty text that does not fit is no fault."""
     known = {each.key: each for each in declared}
     values, faults = {}, []
     for key in [key for key in said if key in known]:
@@ -102,7 +102,7 @@ def parsed(declared: Iterable[Param[Any]], said: Mapping[str, str]) -> tuple[dic
 
 
 def read(page: type[P], said: Mapping[str, str] | None = None) -> tuple[P, list[Fault]]:
-    """The page that an address names, by default the present one, and what of it cannot be."""
+    """The page that an address (by default the present one) names, and the faults of the address."""
     declared = params(page)
     values, faults = parsed(declared.values(), query() if said is None else said)
     return page(**{name: values[each.key] for name, each in declared.items() if each.key in values}), faults
@@ -140,13 +140,13 @@ def query() -> dict[str, str]:
 
 
 def get(one: Param[T]) -> T:
-    """One parameter of the address; its default where it says none that fits."""
+    """One parameter of the address; its default if it is missing or does not fit."""
     found: T = parsed([one], query())[0].get(one.key, one.default)
     return found
 
 
 def put(one: Param[T], value: Any, *, default: Any = None) -> None:
-    """Put a choice into the address, and keep the rest of it. `default`: what it is here where nothing is chosen."""
+    """Put a choice into the address and keep the rest. `default`: the value here without a choice."""
     usual = one.default if default is None else default
     change({one.key: None if value == usual else one.write(value)})
 
@@ -161,7 +161,7 @@ def turn(page: type, **values: Any) -> None:
 
 
 def change(changes: Mapping[str, str | None]) -> None:
-    """Other texts in the address, None for those that go, as the user's choice."""
+    """Change other texts of the address, as the user's choice. None removes a text."""
     url, now, chosen = st.query_params.to_dict(), query(), st.session_state.setdefault(CHOSEN, {})
     for key, said in changes.items():
         if said != now.get(key):
@@ -172,7 +172,7 @@ def change(changes: Mapping[str, str | None]) -> None:
 
 
 def go(said: Mapping[str, str | None]) -> None:
-    """Another address, which ends the present view."""
+    """Go to another address, which ends the present view."""
     st.session_state.pop(CHOSEN, None)
     replace_all(said)
 

@@ -56,7 +56,7 @@ def resume(ids: Iterable[str]) -> None:
 
 
 def going() -> None:
-    """The runs that are going; polls while some are."""
+    """Draw the running runs. Polls while there are any."""
     polling = bool(lab().store.runs(*ACTIVE, limit=1))
     st.fragment(_going, run_every=1.0 if polling else None, key="going")(polling)
 
@@ -97,7 +97,7 @@ def together(runs: Iterable[RunRow], counts: Mapping[str, int]) -> str:
 
 
 def entries() -> DeltaGenerator:
-    """The place of a list's entries, one on a page: there words keep their buttons beside them."""
+    """The container of a list's entries, one on a page, in which words keep their buttons beside them."""
     return st.container(key="entries")
 
 
@@ -113,7 +113,8 @@ def newest(runs: list[RunRow]) -> dict[str, Step]:
 
 
 def words(run: RunRow, step: Step | None, before: str = "", holders: Sequence[RunRow] = ()) -> str:
-    """Write one run as HTML: state, title, settings, steps done, headline number, age; below what it sees and earns.
+    """Write one run as HTML: state, title, settings, steps done, headline number, age; below these its goal and, while
+    it is active, a progress bar.
 
     `holders` are the runs that have the places for which it waits.
     """

@@ -1,7 +1,7 @@
 """The login: with [auth] in Streamlit's secrets.toml everybody has to log in first (OIDC). Without it
 nothing is asked. docs/cluster.md says how it is set up.
 
-Whatever is wrong with the settings, nobody is let in.
+If the settings have any fault, nobody is authorised.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _SHARED = {"redirect_uri", "cookie_secret"}  # of all providers
 
 
 def begin() -> None:
-    """Before the server starts: where Streamlit would break on the settings, it gets none, and no page lets anybody in.
+    """Check the settings before the server starts. If Streamlit would fail on them, it gets none, and every page
+    refuses all users.
     """
     try:
         auth = _section("auth")
@@ -44,8 +45,8 @@ def begin() -> None:
 
 
 def passed() -> bool:
-    """Return True if the page may be shown; else show in its place the login, or that all places are taken. Raises
-    LabError if the settings of the login or of the server cannot be used."""
+    """Return True if the page may be shown; otherwise show the login in its place, or a message that all places are
+    taken. Raises LabError if the settings of the login or of the server cannot be used."""
     for fault in _faults:
         raise fault
     if not has_room():

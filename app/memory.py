@@ -36,7 +36,7 @@ COLOURS = {True: "#009E73", None: "#56B4E9", False: "#E69F00"}
 
 
 def of_draft(draft: Draft) -> None:
-    """The fold, and once it is open the table."""
+    """Draw the fold, and once it is open the table."""
     try:
         spec = draft.spec()
     except LabError:  # the page says why it cannot run
@@ -53,9 +53,10 @@ def of_draft(draft: Draft) -> None:
 
 
 def caution(draft: Draft) -> str:
-    """Why the next run may not fit, in a sentence, where its batch is so large that this is asked for; mostly empty.
+    """Why the next run may not fit, in a sentence, if its batch is so large that the estimate is computed; usually
+    empty.
 
-    Draws what is waited for until it is known.
+    Draws the progress of the estimate until it is known.
     """
     if not _asked_above(draft):
         return ""
@@ -86,7 +87,7 @@ def _sizes(specs: Sequence[RunSpec], view: str) -> list[Any]:
 
 
 def follows(draft: Draft) -> bool:
-    """Whether anything on the page tells of the memory, so that it follows the knobs."""
+    """True if anything on the page shows the memory, so that it has to follow the knobs."""
     return bool(st.session_state.get(KEY)) or _asked_above(draft)
 
 

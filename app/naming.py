@@ -101,7 +101,7 @@ def message(run: RunRow) -> str:
 
 
 def preset(spec: RunSpec) -> str:
-    """The name of the preset whose settings a run has; empty where it has the defaults, or settings of its own."""
+    """The name of the preset whose settings a run has; empty if it has the defaults, or other settings."""
     found = preset_of(spec)
     return found.label if found and found.knobs else ""
 

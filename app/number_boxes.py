@@ -19,7 +19,8 @@ KEPT = "typed"
 
 def number(scope: str, name: str, title: str, value: Any, bounds: tuple[float, float], take: Callable[[Any], None],
            column: Any = st, help: str = "", **more: Any) -> None:
-    """A box for a number that is no knob, with the type of its `bounds`; only what is within these is for `take`."""
+    """A box for a number that is no knob. It has the type of its `bounds`; only a number within these is passed to
+    `take`."""
     low, high = bounds
     knob = Knob(name, title, low, "", low=low, high=high)
     shown = widget_state(f"{scope}:{name}", value)
@@ -42,22 +43,23 @@ def say(scope: str, knob: Knob, column: Any = st) -> None:
 
 
 def forget(scope: str) -> None:
-    """The boxes of `scope` are about to be drawn, and only what is drawn counts."""
+    """Forget the boxes of `scope`, which are about to be drawn again, because only boxes that are drawn count."""
     _boxes(scope).clear()
 
 
 def box(scope: str, knob: Knob, key: str) -> None:
-    """The knob has a box with this widget key."""
+    """Note that the knob has a box with this widget key."""
     _boxes(scope)[knob.key] = knob, key
 
 
 def moved(scope: str, knob: Knob) -> None:
-    """The knob was given a value that it can have: what its box holds counts no more, until it is drawn again."""
+    """Note that the knob got a valid value elsewhere: the content of its box no longer counts, until the box is drawn
+    again."""
     _boxes(scope).pop(knob.key, None)
 
 
 def is_box(scope: str, knob: Knob, key: str) -> bool:
-    """Whether the widget with this key is the box of the knob."""
+    """True if the widget with this key is the knob's box."""
     return _boxes(scope).get(knob.key) == (knob, key)
 
 
@@ -69,7 +71,7 @@ def check(scope: str) -> None:
 
 
 def fault(scope: str, knob: Knob) -> str:
-    """Why the knob cannot have what its box holds, in a sentence; empty where it can."""
+    """The sentence on why the knob cannot have the value in its box; empty if it can."""
     return _fault(knob, _boxes(scope)[knob.key][1])
 
 

@@ -19,9 +19,9 @@ def large(spec: RunSpec) -> bool:
 
 
 def requested(view: str, choice: Any, spec: jobs.Spec, cost: str) -> jobs.Spec | None:
-    """The job that the view shows: `spec` where that is done, else the one that was asked for under this `choice`.
+    """The job that the view shows: `spec` if it is done, otherwise the job requested under this `choice`.
 
-    Where `spec` is neither, a button asks for it, beside the sentence `cost`. None while nothing was asked for.
+    If `spec` is neither, a button requests it, beside the sentence `cost`. None if no job was requested.
     """
     if (done := jobs.outcome(jobs.job_id(spec))) and done.result is not None:
         return spec

@@ -20,14 +20,14 @@ FIRST = {"llm": ["ppo", "grpo", "rloo", "reinforce", "dpo"], "exact": ["rloo", "
 
 
 class Plan(Draft):
-    """The settings of a comparison: those of a run, and what differs between its runs. Kept in the session."""
+    """The settings of a comparison: those of a run, and those that differ between its runs. Kept in the session."""
 
     def __init__(self, kind: str) -> None:
         self.kind, self.scope, self.new = kinds.kind(kind), f"launch-{kind}", False
         self.fields = st.session_state.setdefault(f"draft:{self.scope}", self.usual())
 
     def usual(self) -> dict[str, Any]:
-        """The fields where nothing is chosen."""
+        """The default fields."""
         return {**defaults(self.kind), "steps": {}, "data": {}, "knobs": {}, "seeds": 3, "limit": None, "axes": {},
                 "early": None, "algorithms": list(FIRST[self.kind.key])}
 
@@ -74,7 +74,7 @@ class Plan(Draft):
 
     @contextmanager
     def turned_to(self, algorithm: str) -> Iterator[None]:
-        """The plan speaks of another algorithm, or a mix, for a while."""
+        """Within this context the plan is about another algorithm or mix."""
         before = {field: self.fields[field] for field in ("algorithm", "mix")}
         self.choose("algorithm", algorithm)
         try:
@@ -83,9 +83,10 @@ class Plan(Draft):
             self.fields |= before
 
     def of(self, algorithm: str, swept: Mapping[str, Value] | None = None) -> RunSpec:
-        """The run of one algorithm. Raises LabError where its settings do not go together.
+        """The run of one algorithm. Raises LabError if its settings contradict each other.
 
-        `swept` are the first values of the knobs that are swept: the plan's own must not be what makes them unfit.
+        `swept` are the first values of the knobs that are swept: they replace the plan's own values, which could make
+        the settings invalid.
         """
         with self.turned_to(algorithm):
             kept = dict(self.values)
@@ -97,7 +98,7 @@ class Plan(Draft):
 
 
 def sweep_from(draft: Draft) -> None:
-    """Have the form begin as a sweep over a knob of the run that a draft describes."""
+    """Let the form begin as a sweep over a knob of the run that a draft describes."""
     st.session_state["launch"] = {"way": "sweep", "kind": draft.kind.key}
     plan = Plan(draft.kind.key)
     plan.fields |= {field: draft.fields[field] for field in ("algorithm", "mix", "task", "model", "seed")}

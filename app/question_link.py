@@ -29,5 +29,6 @@ def as_markdown(question: Question | None) -> str:
 
 
 def beside(panels: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The panels of charts, each with the question about its first metric. Not in files, which have no Help."""
+    """The panels of charts, each with the question about its first metric. Only pages call this, because an exported
+    file has no Help to link to."""
     return [panel | {"ask": as_html(questions.of_metric(panel["metrics"][0]["key"]))} for panel in panels]

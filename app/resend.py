@@ -12,12 +12,12 @@ MOST = 32  # drawings
 
 
 def mounted(chart: str) -> None:
-    """The chart may be new in the browser: its next drawing sends all rows."""
+    """Note that the chart may be new in the browser, so that its next drawing sends all rows."""
     st.session_state[f"{chart}:full"] = max(1, st.session_state.get(f"{chart}:full", 0))
 
 
 def missed(chart: str) -> None:
-    """The browser lacks rows."""
+    """Note that the browser lacks rows."""
     times = st.session_state[f"{chart}:missed"] = min(MOST, 2 * st.session_state.get(f"{chart}:missed", 1))
     st.session_state[f"{chart}:full"] = times
 

@@ -56,7 +56,7 @@ _ORIGIN = re.compile(r"https?://[\w*.-]+(:\d+)?")
 
 def headers() -> dict[str, str]:
     """The security headers of every answer. Other sites that `RL_LAB_FRAMED_BY` names, with spaces between them, may
-    show the lab in a frame: a host of apps does. Raises LabError if one of them is not the address of a site."""
+    show the lab in a frame, as hosts of apps do. Raises LabError if one of them is not the address of a site."""
     others = os.environ.get(FRAMED_BY, "").split()
     if wrong := [each for each in others if not _ORIGIN.fullmatch(each)]:
         raise LabError(f"{FRAMED_BY} names {quoted(wrong[0])}: write addresses of sites, such as https://example.org, "

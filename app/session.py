@@ -1,4 +1,4 @@
-"""The state of a browser tab: the open run, how runs are looked at, and their place in the URL."""
+"""The state of a browser tab, and its place in the URL: the open run and how the page shows runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROBLEM = "problem"
 
 
 def page_of(kind: str) -> str:
-    """Where runs of a kind are looked at."""
+    """The page that shows runs of a kind."""
     return f"../pages/{kind}.py"
 
 
@@ -79,20 +79,20 @@ def show_run(run_id: str, kind: str) -> None:
 
 
 def close_run(kind: str) -> None:
-    """Back to an empty page with the draft."""
+    """Go back to an empty page with the draft."""
     st.session_state[f"open_run:{kind}"] = None
     link.go(view())
 
 
 def forget(run_id: str) -> None:
-    """Close the run where this tab has it open: it is gone."""
+    """Close the run if this tab has it open, because it no longer exists."""
     for kind in kinds.EVERY:
         if st.session_state.get(f"open_run:{kind}") == run_id:
             st.session_state[f"open_run:{kind}"] = None
 
 
 def view() -> dict[str, str]:
-    """The parameters of the link that set the view of a run."""
+    """The link parameters that set how a run is shown."""
     return {key: said for key, said in link.query().items() if key in KEPT and said}
 
 
@@ -108,6 +108,6 @@ def show_error(sentence: str) -> None:
 
 
 def problem() -> None:
-    """Show and forget what went wrong."""
+    """Show the stored error and forget it."""
     if sentence := st.session_state.pop(PROBLEM, None):
         st.error(in_words(sentence), icon=":material/error:")

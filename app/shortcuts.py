@@ -32,7 +32,8 @@ class Shortcut:
 
 @cache
 def shortcuts() -> tuple[Shortcut, ...]:
-    """Return all shortcuts, the training pages' first; of buttons with one label the one with the longest help."""
+    """Return all shortcuts, the training pages' first; of several buttons with one label, the one with the longest
+    help."""
     found = [Shortcut(action.shortcut, action.label, action.help, TRAINING)
              for actions in ACTIONS.values() for action in actions if action.shortcut]
     for path in sorted((*(ROOT / "app").rglob("*.py"), *(ROOT / "pages").glob("*.py"))):

@@ -30,12 +30,13 @@ PENDING = {"stopping": "Stopping", "pausing": "Pausing"}
 
 
 def name_of(run: RunRow) -> str:
-    """The name of a run's state; of one that was asked to stop or to pause, that it is about to."""
+    """The name of a run's state. If the run was asked to stop or to pause, the name says that it is stopping or
+    pausing."""
     return PENDING.get(run.pending) or STATES[run.state][1]
 
 
 def failed_at_once(state: str, step: int) -> bool:
-    """Return True if a run failed before its first step: nothing of it is kept, and Resume begins anew."""
+    """Return True if a run failed before its first step: no checkpoint exists, so Resume begins anew."""
     return state == "failed" and not step
 
 

@@ -76,7 +76,7 @@ OBSERVED = "observation, not learnt from"  # a token that an environment wrote
 
 
 def own(completion: Mapping[str, Any], values: Sequence[Any]) -> list[Any]:
-    """Of one value for each token those of the model's own tokens: an episode has others, which the environment wrote.
+    """The values of the model's own tokens. An episode also has tokens that the environment wrote.
 
     >>> own({"observed": [False, True]}, [0.5, 0.0]), own({}, [0.5, 0.0])
     ([0.5], [0.5, 0.0])

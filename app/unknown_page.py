@@ -41,7 +41,8 @@ def asked(url: str | None) -> str:
 
 
 def nearest(name: str, known: Sequence[Page]) -> tuple[Page | None, bool]:
-    """The page that was probably meant, and whether it surely was: only in other letters, or Home by its name."""
+    """The page that was probably meant, and whether that is certain: only its capital letters differ, or it is Home by
+    its name."""
     by_name = {page.url_path or HOME: page for page in known}
     found = get_close_matches(name.casefold(), by_name, n=1)
     return (by_name[found[0]], found[0] == name.casefold()) if found else (None, False)

@@ -99,6 +99,7 @@ def os_reason(error: OSError) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of another library's error, for a sentence of ours: without its capital and its full stop."""
+    """The first line of another library's error, to be quoted within one of our sentences: without its capital letter
+    and its full stop."""
     line = next(iter(str(error).strip().splitlines()), "").rstrip(".:")
     return line[:1].lower() + line[1:] or type(error).__name__

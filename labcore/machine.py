@@ -106,7 +106,8 @@ def free_memory(device: str = "auto") -> int | None:
 
 
 def total_memory(device: str = "auto") -> int | None:
-    """Bytes of the GPU of a device, by its name in a spec; of several the smallest. None: it is none, or unknown."""
+    """Bytes of the GPU that a device name of a spec means; of several GPUs, the smallest. None if it is no GPU, or its
+    memory is unknown."""
     return min((gpu.total for gpu in gpus() or ()), default=None) if device_kind(device) == "cuda" else None
 
 

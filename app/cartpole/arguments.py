@@ -19,9 +19,10 @@ MOST = 12  # fields of a form
 
 
 def form(draft: Draft) -> None:
-    """A field for each argument that the world's class takes; none where it takes none, or is not known yet.
+    """Draw a field for each argument that the environment's class takes; none if it takes no arguments or is not known
+    yet.
 
-    It only asks classes that Gymnasium has registered: a name that is typed imports nothing.
+    Only classes that Gymnasium has registered are inspected, so a typed name imports nothing.
     """
     offered = {name: value for name, value in arguments.offered(named(draft.fields["task"])[1]).items()
                if value is None or isinstance(value, (bool, int, float, str))}

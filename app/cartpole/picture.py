@@ -1,4 +1,5 @@
-"""The pictures of the CartPole page beside its curves: the policy acting, and the episodes of the mean return."""
+"""The pictures of the CartPole page beside its curves: the acting policy, and the single episodes behind the mean
+return."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ READS = 200  # files that one refresh reads: a long run's episodes come over sev
 
 
 def scene(task: str, arguments: str = "") -> None:
-    """The page before a run: the world, with actions at random."""
+    """Draw the page before a run: the environment, with random actions."""
     try:
         shown = _random_episode(task, arguments)
     except LabError:
@@ -54,7 +55,8 @@ def _random_episode(task: str, arguments: str = "", seed: int = 3) -> dict[str, 
 
 
 def picture(run: RunRow, feed: Feed, step: int) -> None:
-    """The greedy policy of a step beside the best one up to there, of those that are kept: a long run's are thinned."""
+    """Draw the greedy policy of a step beside the best one up to that step, among the stored ones. Those of a long run
+    are thinned."""
     take_episodes(run, feed)
     newest, best = film(run, feed, step), next(filter(None, map(partial(_film, run), best_first(feed, step))), None)
     if newest and best:
@@ -64,9 +66,9 @@ def picture(run: RunRow, feed: Feed, step: int) -> None:
 
 
 def film(run: RunRow, feed: Feed, step: int, part: str = "evaluation") -> dict[str, Any] | None:
-    """The samples of a step that have this part, or of the nearest earlier one that has them.
+    """The samples of a step if they have `part`, otherwise those of the nearest earlier step that have it.
 
-    Evaluations have a number in their row, and where a run waited or ended, one was filmed without.
+    Evaluations have a number in their row. If a run waited or ended, an episode was also filmed without a number.
     """
     due = {each.step for each in feed.steps if "eval_return" in each.metrics}
     due |= {step, *(event.step for event in feed.events if event.kind in WAITS)}
@@ -88,7 +90,7 @@ def best_first(feed: Feed, step: int) -> list[int]:
 def take_episodes(run: RunRow, feed: Feed) -> None:
     """Read single episodes of steps that have none in `feed` yet, evenly spread where they are many.
 
-    Only of files that are there: one may not be written yet, and those of a long run are thinned.
+    Missing files are skipped: a file may not be written yet, and those of a long run are thinned.
     """
     there = set(files.steps_of(run.id, "samples"))
     wanted = [step.step for step in feed.steps if step.metrics.get("episodes") and step.step % feed.stride == 0

@@ -16,9 +16,8 @@ HEIGHT = 380
 
 
 def action_map(found: Mapping[str, Any], kind: str = "light") -> go.Figure:
-    """The likeliest action at every place, and the path of the greedy episode: continuous ones on a scale between
-    their bounds, a few as areas.
-    """
+    """The most likely action at every point, and the path of the greedy episode. Continuous actions have a scale
+    between their bounds, a few actions are areas."""
     bounds = found["bounds"]
     finite = bounds and all(abs(bound) < 1e6 for bound in bounds)
     size = max(abs(number) for row in found["action"] for number in row) or 1.0
@@ -31,7 +30,7 @@ def action_map(found: Mapping[str, Any], kind: str = "light") -> go.Figure:
 
 
 def value_map(found: Mapping[str, Any], kind: str = "light") -> go.Figure:
-    """The value at every place, and the path of the greedy episode."""
+    """The value at every point, and the path of the greedy episode."""
     return _map(found, "value", kind, colorscale="Viridis",
                 colorbar={"title": {"text": "value, reward", "side": "right"}, "thickness": 12},
                 hovertemplate="%{x:.2f}, %{y:.2f}<br>value %{z:.3g}<extra></extra>")
@@ -57,7 +56,7 @@ def _map(found: Mapping[str, Any], key: str, kind: str, **look: Any) -> go.Figur
 
 def actions_figure(actions: Sequence[Sequence[float]], stds: Sequence[Sequence[float]],
                    bounds: Sequence[float] | None, kind: str = "light") -> go.Figure:
-    """Each number of the action over an episode: its mean, and a band of one standard deviation around it."""
+    """Each component of the action over an episode: its mean, and a band of one standard deviation around it."""
     figure = go.Figure()
     steps = list(range(len(actions)))
     for place, colour in zip(range(min(len(actions[0]), 4)), theme.palette(kind), strict=False):

@@ -41,9 +41,10 @@ GREY = "#8A939D"
 
 
 def panel(run_ids: Sequence[str], colours: Mapping[str, str] | None = None, polled: bool = False) -> None:
-    """The table of a few answers and of the shares of right ones. `colours` are those of the runs on the page around.
+    """The table of a few answers and of the shares of right ones. `colours` are the runs' colours on the surrounding
+    page.
 
-    `polled`: what is around draws this again every few seconds.
+    `polled`: the surrounding page draws this again every few seconds.
     """
     runs = language_runs(run_ids)
     if not runs:
@@ -86,7 +87,7 @@ def _answered(runs: Sequence[RunRow], names: Sequence[str], polled: bool) -> dic
 
 
 def language_runs(run_ids: Sequence[str]) -> list[RunRow]:
-    """The runs of these that are language models and have a checkpoint to ask."""
+    """Those of the runs that are language models and have a checkpoint that can answer."""
     return [run for run in [lab().find(run_id) for run_id in run_ids] if run is not None and supported(run)]
 
 
@@ -100,7 +101,7 @@ def _task(run: RunRow) -> tuple[Any, ...]:
 
 
 def by_algorithm(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Runs of one algorithm beside each other, else as they came."""
+    """The runs, with runs of one algorithm beside each other, otherwise in their order."""
     order = list(dict.fromkeys(run.spec.algorithm for run in runs))
     return sorted(runs, key=lambda run: order.index(run.spec.algorithm))
 
@@ -117,8 +118,8 @@ def _base(runs: Sequence[RunRow]) -> list[str]:
 def table(found: dict[str, Any], heads: Mapping[str, tuple[str, str]], colours: Mapping[str, str], said: str) -> str:
     """Questions down, models across, and each one's share of right answers below: HTML.
 
-    `said` is the check that a right answer has passed; `heads` has a run's name and what is said below it; it and the
-    colours are by run.
+    `said` is the check that a right answer has passed. `heads` has the name of each run and the words below it; `heads`
+    and `colours` have the runs as keys.
     """
     models = "".join(f"<th>{_head(column['model'], heads, colours)}</th>" for column in found["columns"])
     rows = "".join(f"<tr><td><code>{written(question['prompt'])}</code></td>"

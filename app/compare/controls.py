@@ -25,7 +25,7 @@ CSS = """<style>
 
 
 def row(chosen: Chosen, views: Mapping[str, str], judges: bool) -> None:
-    """One line of controls; each writes its choice into the URL, which the page is drawn from.
+    """Draw one line of controls. Each writes its choice into the URL, from which the page is drawn.
 
     `judges`: the view is of the chosen metric, baseline and axis.
     """

@@ -27,7 +27,7 @@ CHARTS = "compare"  # all of the page, for `resend`
 class Sent:
     """The lines that one browser tab has. A line is computed and sent again only if its runs have new rows.
 
-    Only what is drawn now is kept, and what was drawn before the last two choices: to go back to it is no work.
+    Only the present lines and those of the last two choices are kept, so that going back to these costs nothing.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Sent:
         self._scene, self._before, self._used = scene, self._used, set()
 
     def lines(self, what: tuple[Any, ...], version: Any, make: Callable[[], Lines]) -> Lines:
-        """The lines of `what`, made anew where their version is another one."""
+        """The lines of `what`, computed anew if their version has changed."""
         self._used.add(what)
         if what not in self._made or self._made[what][0] != version:
             self._made[what] = version, make()
@@ -67,7 +67,7 @@ def sent() -> Sent:
 
 
 def version(group: Group) -> tuple[Any, ...]:
-    """Another one whenever a group's lines may be others."""
+    """A value that changes whenever a group's lines may have changed."""
     return tuple((trace.run, trace.axes["step"].size, trace.breaks) for trace in group.traces)
 
 

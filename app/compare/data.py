@@ -44,7 +44,7 @@ def reader() -> Reader:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The compared runs. `traces` hold the metrics that were read so far; `metric` and `axis` are those looked at.
+    """The compared runs. `traces` hold the metrics that were read so far; `metric` and `axis` are those on show.
 
     `logged` says what each run logs, `above` are the parents of the forks among the runs.
     """
@@ -93,7 +93,7 @@ class Chosen:
 
     @property
     def baseline(self) -> Group | None:
-        """The group that the others are measured against."""
+        """The group with which the others are compared."""
         return next((group for group in self.groups if self.place.baseline in runs_of(group)), None)
 
     def place_of(self, run: str) -> int:
@@ -113,10 +113,10 @@ class Chosen:
 
 
 def judged(chosen: Chosen) -> Chosen:
-    """The runs that a verdict is of and a mean line is over: while some are running, only those that have ended, once
-    every group has one; before that only those that are at least half as far as the furthest of their group.
+    """The runs that verdicts and mean lines use. While some are running, these are only the runs that have ended, once
+    every group has one; before that only runs that are at least half as far as the furthest of their group.
 
-    Else a run that has just begun would have all others judged at its first step.
+    Otherwise all runs would be compared at the first step of a run that has just begun.
     """
     if not chosen.active:
         return chosen
@@ -128,7 +128,7 @@ def judged(chosen: Chosen) -> Chosen:
 
 
 def basis(chosen: Chosen) -> str:
-    """The runs that verdict and mean lines are of while others are running; empty where they are of all."""
+    """The sentence on the runs that verdicts and mean lines use while others are running; empty if they use all."""
     of, count = len(chosen.traces), len(judged(chosen).traces)
     whose = "that have ended" if all(group.traces for group in _ended(chosen.groups)) else (
         "that are at least half as far as the furthest of their group")
@@ -147,7 +147,7 @@ def _steps(trace: Trace) -> float:
 
 
 def regrouped(before: Chosen, traces: Sequence[Trace]) -> tuple[Group, ...]:
-    """The groups of the same runs as they are now; they are others only where a knob was moved or a seed repeated."""
+    """The groups of the same runs brought up to date. They change only if a knob was moved or a seed was repeated."""
     moved = {trace.run: trace.changes for trace in before.traces} != {trace.run: trace.changes for trace in traces}
     if moved or any(group.repeats for group in before.groups):
         return tuple(groups(traces, naming.setting, naming.preset))
@@ -168,7 +168,7 @@ def source_of(chosen: Chosen, run: str) -> Source:
 
 
 def find(place: Place) -> tuple[list[Source], list[str]]:
-    """The runs that a link names, and a sentence for each that is not there."""
+    """The runs that a link names, and a sentence for each that does not exist."""
     if place.project and not place.runs and not place.sweep:
         newest = of_project(place.project)
         return newest, [] if newest else [f"The project “{cut(place.project)}” has no run that made a step."]
@@ -201,7 +201,7 @@ def of_project(name: str) -> list[Source]:
 
 
 def choose(place: Place, sources: Sequence[Source]) -> tuple[Chosen, list[str]]:
-    """The runs with the metric that is looked at; what does not fit is left out, and said."""
+    """The runs with the metric on show. Runs that do not fit are left out, and a message names them."""
     logged = logged_by(sources)
     metric = place.metric or _metric(sources, logged)
     faults: list[str] = []
@@ -270,8 +270,8 @@ def panel_metrics(sources: Sequence[Source]) -> list[str]:
 
 
 def small_panels(chosen: Chosen) -> list[str]:
-    """The metrics of the small charts: those of the link, else the headline metrics of the first run's charts that
-    anybody logs, but for the one that is looked at."""
+    """The metrics of the small charts: those of the link, otherwise the headline metrics of the first run's charts that
+    some run logs, without the metric on show."""
     if chosen.place.charts:
         return list(chosen.place.charts[:MOST_CHARTS])
     row = next((source.spec.row for source in chosen.sources if not isinstance(source, str)), None)
@@ -281,14 +281,16 @@ def small_panels(chosen: Chosen) -> list[str]:
 
 
 def axes_of(traces: Sequence[Trace]) -> dict[str, str]:
-    """The horizontal axes that any run has: first that of the default comparison, then those of the first run."""
+    """The horizontal axes that at least one run has, beginning with the default axis of the comparison and then those
+    of the first run's kind."""
     there = {axis for trace in traces for axis in trace.axes}
     first = next((trace.spec.kind_row.axes for trace in traces if trace.spec), AXES)
     return {axis: AXES[axis] for axis in dict.fromkeys([*_shared(traces)[:1], *first, *AXES]) if axis in there}
 
 
 def usual_axis(traces: Sequence[Trace], by: str) -> str:
-    """The default axis of the curves: that of the verdict `by`, so that the curves show it."""
+    """The default axis of the curves: the one on which the verdict `by` compares the runs, so that the curves show the
+    verdict."""
     return by if by in _shared(traces) else next(iter(axes_of(traces)), "step")
 
 
@@ -301,8 +303,8 @@ def _shared(traces: Sequence[Trace]) -> list[str]:
 def look_of(chosen: Chosen) -> list[dict[str, Any]]:
     """Each group as the browser draws it: its name, a note on its seeds, colour by theme, dash, whether it is bold.
 
-    `short` is the name without a fork's parent, and in a sweep of one algorithm without that; `end`, for which there is
-    little room at the end of the line, leaves out the algorithm of a long one as well where others have the same.
+    `short` is the name without a fork's parent, and in a sweep of one algorithm without the algorithm. `end` is written
+    at the end of the line, where there is little room: a long name also leaves out an algorithm that others have too.
     """
     short = [_without_parent(group) for group in chosen.groups]
     short = [name if short.count(name) == 1 else group.label for name, group in zip(short, chosen.groups, strict=True)]
@@ -320,7 +322,8 @@ def look_of(chosen: Chosen) -> list[dict[str, Any]]:
 
 
 def settings_of(found: Sequence[Group]) -> list[str]:
-    """The note beside the name of each group: its values of the first settings that differ, if not in its label."""
+    """The note beside the name of each group: its values of the first settings that differ, unless its label already
+    has them."""
     columns = apart(found)
     said = []
     for place, group in enumerate(found):

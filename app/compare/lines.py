@@ -40,9 +40,9 @@ class Look:
 def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace], counted: Group | None = None) -> Lines:
     """A group's lines by their keys; `place` is its number among the groups, `above` what `tree.parents` found.
 
-    One seed is a line without a band. Of several the mean is drawn where all have values; beyond, each alone. A seed
-    that was forked is drawn too: its fork begins on it. The mean is over the runs of `counted` (by default all): a run
-    that has just begun, which no verdict is of, is drawn alone.
+    One seed is a line without a band. For several seeds the mean is drawn where all have values; beyond that, each seed
+    alone. A forked seed is drawn too, because its fork begins on its line. The mean is over the runs of `counted` (by
+    default all); a run that has just begun and that no verdict uses is drawn alone.
     """
     found = {trace.run: _line(trace, look, above) for trace in group.traces}
     found = {run: line for run, line in found.items() if line[0].size}
@@ -84,7 +84,7 @@ def gap_of(group: Group, place: int, baseline: Group | None, look: Look, above: 
 
 
 def marks_of(group: Group, place: int, axis: str) -> list[dict[str, Any]]:
-    """Where knobs were changed mid-run, the same for all runs of a group: [{x, text, group}]."""
+    """The places at which knobs were changed mid-run, the same for all runs of a group: [{x, text, group}]."""
     trace = group.traces[0]
     if trace.spec is None or not trace.changes or axis not in trace.axes:
         return []

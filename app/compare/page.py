@@ -1,4 +1,5 @@
-"""The Compare page: runs chosen by a link, their controls, and one view of them. Polls only while one is running."""
+"""The Compare page: runs chosen by a link, their controls, and one view of them. It polls only while one of the runs is
+running."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class View:
-    """One way to look at the runs. `draw` gets them, where they stand, and whether the browser may have lost what it
-    was given; `every` so many seconds it is drawn again while they go. `below` is drawn once, beneath it. `judges` says
-    whether it is of the chosen metric, baseline and axis: only then it is found out where they stand."""
+    """One view of the runs. `draw` gets the runs, their standing, and whether the browser may have lost its data.
+    `every`: seconds between two drawings while runs are running. `below` is drawn once, beneath the view. `judges`: the
+    view uses the chosen metric, baseline and axis; only then the standing is computed."""
 
     draw: Callable[[Chosen, Standing | None, bool], None]
     every: float = 1.0

@@ -19,13 +19,13 @@ VIEWS = {CURVES: "Curves", "sweep": "Sweep", "table": "Table", "plane": "Two met
 
 @dataclass(frozen=True)
 class Place:
-    """Runs by their ids, or all those of a `sweep` or of a `project`. Where `metric` or `x` is empty the runs decide.
-    `x` is an axis, or in the view of two metrics a metric; `charts` are the small charts beside the big one. `batch` is
-    the affair of the view of that name, `by` what groups are judged by.
+    """Runs by their ids, or all those of a `sweep` or of a `project`. If `metric` or `x` is empty, the runs determine
+    it. `x` is an axis, or in the view of two metrics a metric; `charts` are the small charts beside the big one.
+    `batch` belongs to the view of that name; `by` is the criterion of the comparison.
 
     `smooth`: the smoothing of all lines, instead of the usual one of their metric.
 
-    `baseline` is a run of the group that the others are measured against; `traces`: each seed is drawn as well.
+    `baseline` is a run of the group with which the others are compared; `traces`: each seed is drawn as well.
     """
 
     runs: tuple[str, ...] = param((), link.names)
@@ -48,5 +48,5 @@ def change(**parts: Any) -> None:
 
 
 def go(place: Place) -> None:
-    """To another place."""
+    """Go to another place."""
     link.go(link.written(place))

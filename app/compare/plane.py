@@ -40,7 +40,7 @@ def fits(chosen: Chosen) -> bool:
 
 
 def pair(chosen: Chosen) -> tuple[str, str]:
-    """The metrics that are drawn up and across: those that are chosen, else reward against KL, else the first two."""
+    """The metrics that are drawn up and across: the chosen ones, otherwise reward and KL, otherwise the first two."""
     there = set().union(*chosen.logged.values())
     own = chosen.place.x if chosen.place.x not in AXES and chosen.place.x in there else ""
     if own and own != chosen.metric:
@@ -85,7 +85,7 @@ def points_of(groups: Sequence[Group], reward: str, cost: str) -> list[Point]:
 
 
 def has_front(points: Sequence[Point]) -> bool:
-    """Whether there is a line to draw: a front of one group is a point."""
+    """True if there is a line to draw: a front of one group is only a point."""
     return sum(point.on_front for point in points) > 1
 
 
@@ -93,8 +93,8 @@ def has_front(points: Sequence[Point]) -> bool:
 class Plane:
     """Options of the plane: with the `ways` of the runs or only their end points, with a legend or without.
 
-    `names` are what groups are called where not as in the legend, by label; `open` says, as HTML, why a group's mean is
-    drawn as an open marker.
+    `names` are the groups' names that differ from the legend, by label; `open` is the reason, as HTML, why a group's
+    mean is drawn as an open marker.
     """
 
     ways: bool = True

@@ -106,7 +106,7 @@ def _project(place: Place, sources: Sequence[Source]) -> None:
 
 
 def parents_of(sources: Sequence[Source]) -> list[str]:
-    """The runs that the chosen forks began from and that are not chosen: beside them a fork is drawn as a branch."""
+    """The parents of the chosen forks that are not chosen themselves. Beside its parent a fork is drawn as a branch."""
     chosen = {name_of(source) for source in sources}
     above = dict.fromkeys(source.spec.parent[0] for source in sources if isinstance(source, RunRow)
                           and source.spec.parent)

@@ -47,7 +47,8 @@ Look = Mapping[str, Any]  # of a group, see `look_of`
 
 
 def line(chosen: Chosen, found: Standing | None) -> None:
-    """Show who is ahead at each equal cost and choose the views' cost; or say why there is no verdict at the end."""
+    """Show who is ahead at each equal cost, and let the reader choose the cost at which the views compare. If there is
+    no verdict at the end of the runs, say why."""
     able, names = offered(chosen), names_of(chosen)
     if found is None:
         _say("Nothing to compare before the first steps." if chosen.active else
@@ -75,8 +76,8 @@ def line(chosen: Chosen, found: Standing | None) -> None:
 
 
 def stands_of(chosen: Chosen, found: Standing) -> list[Standing]:
-    """Where the groups stand at each equal cost, the usual one first; at the end, or at their best, where that is what
-    the views judge by, or all that there is."""
+    """The standing of the groups at each equal cost, the default first; at the end or at their best only if the views
+    compare there, or if there is no equal cost."""
     equal = [each for each in offered(chosen) if each in budget.EQUAL]
     rest = [] if equal and found.criterion in equal else [found]
     return [*(found if each == found.criterion else standing(judged(chosen).groups, chosen.metric, each)
@@ -90,7 +91,7 @@ def _say(said: str, *asides: str, more: str = "") -> None:
 
 
 def waiting(chosen: Chosen) -> str:
-    """Why runs are queued, each reason once; empty where no run says one."""
+    """The reasons why runs are queued, each once; empty if no run has a reason."""
     going = places.going(lab().store, chosen.stored)
     said = dict.fromkeys(places.waiting_sentence(naming.message(run), places.holders(run, going)).rstrip(".")
                          for run in chosen.stored if run.state == "queued" and run.message)
@@ -125,13 +126,15 @@ def _unfinished(chosen: Chosen) -> str:
 
 
 def offered(chosen: Chosen) -> list[str]:
-    """The criteria that can judge the groups, the usual one first; "at its best" only of a sweep that has ended."""
+    """The criteria by which the groups can be compared, the default first. "At its best" is offered only for a
+    sweep."""
     able = criteria(judged(chosen).groups, chosen.metric)
     return [each for each in able if each != BEST or chosen.place.sweep]
 
 
 def stand_of(chosen: Chosen) -> Standing | None:
-    """Where the groups stand by the link's criterion, or the usual one where it does not fit; None without any."""
+    """The standing of the groups by the criterion in the link, or by the default one if that does not fit; None if no
+    criterion fits."""
     able = offered(chosen)
     by = chosen.place.by if chosen.place.by in able else ""
     return standing(judged(chosen).groups, chosen.metric, by) if able else None
@@ -143,7 +146,8 @@ def names_of(chosen: Chosen) -> dict[str, str]:
 
 
 def why_not_at_the_end(chosen: Chosen, names: Mapping[str, str]) -> str:
-    """The sentence where the groups' costs differ too much; none while runs go, whose costs still grow."""
+    """The sentence that says that the groups' costs differ too much; empty while runs are running, because their costs
+    still grow."""
     if chosen.active:
         return ""
     used = spent(chosen.groups, chosen.metric)
@@ -151,7 +155,8 @@ def why_not_at_the_end(chosen: Chosen, names: Mapping[str, str]) -> str:
 
 
 def at_the_same(chosen: Chosen, found: Standing | None) -> Chosen:
-    """The runs cut where they are judged at equal tokens, say, so that other views show what the verdict is of."""
+    """The runs, cut at the place of the verdict (equal tokens, for example), so that other views show the same data as
+    the verdict."""
     chosen = judged(chosen)
     if found is None or found.place is None:
         return chosen
@@ -228,9 +233,9 @@ def _too_few(counts: Sequence[int]) -> str:
 
 
 def cards(found: Sequence[Standing], metric: Metric, looks: Sequence[Look], shown: str, going: bool) -> str:
-    """A card for each equal cost, as HTML: the two best groups with their values there, and what sets them apart.
+    """A card for each equal cost, as HTML: the two best groups with their values there, and their differences.
 
-    That of the criterion `shown`, by which the views below judge, is marked.
+    The card of the criterion `shown`, by which the views below compare, is marked.
     """
     by_label = {look["label"]: look for look in looks}
     return "".join(['<div class="rl-cards">', *(_card(each, metric, by_label, each.criterion == shown, going)

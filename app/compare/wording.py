@@ -130,7 +130,7 @@ def mean(value: Mean | None, metric: Metric, sign: bool = False) -> str:
 def verdict(comparison: Comparison, a: str, b: str, fewest: int, mine: bool) -> tuple[str, str]:
     """(verdict, evidence) of A against B, with `fewest` seeds on the smaller side.
 
-    It is said of A where that is `mine`, else of B.
+    The words are about A if A is `mine`, otherwise about B.
     """
     other = b if mine else a
     if comparison.verdict == "none":
@@ -156,7 +156,8 @@ def measured(better: str) -> str:
 
 
 def rows_in_order(table: Table, measure: str = "") -> list[Row]:
-    """Best mean by a measure first (by the table's first verdict without one); as they came where none is better."""
+    """The rows, best mean by `measure` first; without a `measure`, by the table's first verdict. If neither direction
+    of the metric is better, the rows keep their order."""
     measure = measure or next(iter(table.verdicts), FINAL)
     if not table.better:
         return list(table.rows)

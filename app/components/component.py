@@ -29,8 +29,8 @@ LONG_AGO = 1_000_000_000  # seconds since 1970
 class Component:
     """The component in `folder`; its scripts export `update(component)` and `dispose(parentElement)`.
 
-    Call it to mount it. It is registered and published once per process, at the first call. `shared` are scripts
-    that it has in common with others.
+    Call it to mount it. It is registered and published once per process, at the first call. `shared` are scripts that
+    several components use.
     """
 
     def __init__(self, folder: Path, *shared: Path) -> None:

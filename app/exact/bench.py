@@ -1,6 +1,6 @@
 """The tab of the estimator bench: gradients of a frozen policy against the exact one, measured by a job.
 
-A link holds what is measured: the rows, a knob with its values, and the number of batches.
+A link holds the settings of the measurement: the rows, a knob with its values, and the number of batches.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def read(text: str) -> tuple[Bench, list[Fault]]:
 
 
 def lacking(algorithms: Sequence[str], knob: str, run: RunSpec) -> list[str]:
-    """The labels of those algorithms that have not the knob."""
+    """The labels of the algorithms that do not have the knob."""
     rows = [TABLE.algorithms[key] for key in algorithms]
     return [row.label for row in rows if knob and knob not in {each.key for each in knobs_of(row, run.task_row)}]
 

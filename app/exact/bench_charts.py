@@ -94,6 +94,6 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def reasons(found: Mapping[str, Any]) -> str:
-    """Why each algorithm's mean gradient differs from the exact one: HTML; empty where none does."""
+    """Why each algorithm's mean gradient differs from the exact one: HTML; empty if none differs."""
     said: dict[str, Sequence[str]] = {label: own for label, own in bench.reasons(found).items() if own}
     return "".join(f"<li><b>{html.escape(label)}</b>: {html.escape(' '.join(own))}</li>" for label, own in said.items())

@@ -97,8 +97,7 @@ def _first_hour(lessons: Sequence[Lesson], attempts: Attempts) -> None:
 
 
 def _cards(lessons: Sequence[Lesson], attempts: Attempts) -> None:
-    """The cards of a topic, two in a row; the last one of an odd number has the row for itself, so that no row has a
-    hole."""
+    """Draw the cards of a topic, two in a row. If their number is odd, the last card fills its row."""
     for start in range(0, len(lessons), COLUMNS):
         row = lessons[start:start + COLUMNS]
         for column, lesson in zip(st.columns(len(row)), row, strict=True):

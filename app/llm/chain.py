@@ -39,7 +39,8 @@ def stage(spec: RunSpec) -> str:
 
 
 def scorers(spec: RunSpec) -> list[str]:
-    """The runs whose reward models give the rewards of `spec`: of an ensemble several, else one, if any."""
+    """The runs whose reward models give the rewards of `spec`: several for an ensemble, otherwise one; none if no
+    reward model is needed."""
     if not choices.needs_reward_model(spec.knobs):
         return []
     return [found.run for name in model_names.members(str(spec.knobs["reward_model"]))
@@ -95,10 +96,11 @@ def reward_model_spec(spec: RunSpec, **knobs: Value) -> RunSpec:
 
 
 def rl_spec(reward_model: RunRow, algorithm: str, prompts: Callable[[RunSpec], str]) -> RunSpec:
-    """RL against a reward model, from the base that it was made of. Raises LabError where it has no checkpoint yet.
+    """RL against a reward model, from the base of that model. Raises LabError if the reward model has no checkpoint
+    yet.
 
-    RL has to have prompts to answer: where the task has pairs alone, `prompts` makes a file of theirs, and the policy
-    starts from what the reward model was made of, since both must cut texts into the same tokens.
+    RL needs prompts. If the task has only pairs, `prompts` makes a file of their prompts, and the policy starts from
+    the reward model's own base, because both need the same tokenizer.
     """
     spec = reward_model.spec
     rewards: dict[str, Value] = {"reward_source": SOURCES[spec.row.loop], "reward_model": reward_model.id}

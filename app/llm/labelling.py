@@ -43,13 +43,13 @@ CSS = """<style>
 
 
 def open_() -> None:
-    """Show it on top of the page; called from further below."""
+    """Show the labeller on top of the page; called from further below."""
     link.put(OPEN, True)
     st.toast("Pairs of this policy are shown at the top of the page.", icon=":material/thumbs_up_down:")
 
 
 def close() -> None:
-    """Back to the page without it."""
+    """Go back to the page without it."""
     link.put(OPEN, False)
 
 
@@ -154,7 +154,8 @@ def words(spec: RunSpec, there: Sequence[dict[str, Any]]) -> str:
 
 
 def agreement(spec: RunSpec, there: Sequence[dict[str, Any]]) -> tuple[int, int] | None:
-    """How many labels agree with the gold score, of pairs in which it prefers a side; None without a gold score."""
+    """The number of labels that agree with the gold score, and the number of pairs in which the gold score prefers a
+    side; None without a gold score."""
     if not spec.task_row.verifiable:
         return None
     exact = replace(spec, knobs={**spec.knobs, "label_temperature": 0.0})

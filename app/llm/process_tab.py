@@ -1,4 +1,5 @@
-"""The tab of a process reward model: held-out answers by step, and how well scores tell right from wrong."""
+"""The tab of a process reward model: held-out answers step by step, and how well the scores tell right steps from
+wrong."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def words(steps: Mapping[str, Sequence[float]]) -> str:
 
 
 def measures_figure(steps: Sequence[Step], at: int | None, kind: str) -> go.Figure:
-    """The measures of held-out steps over the steps of the run, beside chance. `at`: the earlier step that is shown."""
+    """The measures of held-out steps over the steps of the run, beside chance. `at` is the earlier step that the page
+    shows."""
     figure, colours, last = go.Figure(), theme.palette(kind), steps[-1].step if steps else 1
     ends: list[tuple[float, str, str]] = []
     for place, (key, name) in enumerate(CURVES):

@@ -1,4 +1,5 @@
-"""The course of a run rewarded by a proxy: its reward, the gold reward, and its distance from the reference. Pure."""
+"""The course of a run that is rewarded by a proxy: its reward, the gold reward, and its distance from the reference.
+Pure."""
 
 from __future__ import annotations
 

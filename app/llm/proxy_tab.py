@@ -53,7 +53,7 @@ def show(run: RunRow, feed: Feed, step: int) -> None:
 
 
 def fits(run: RunRow) -> bool:
-    """True if the rewards of a run are those of a proxy."""
+    """True if the run's rewards come from a proxy."""
     return bool(chain.scorers(run.spec)) or any(
         source.proxy and not source.scorer for source in chosen(REWARD, run.spec.knobs))
 

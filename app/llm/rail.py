@@ -43,7 +43,8 @@ Values = Mapping[str, float | None]
 
 
 def show(run: RunRow | None, draft: Draft | None) -> None:
-    """Draw the rail of the open run, or of what would start; nothing where the task has no preference pairs."""
+    """Draw the rail of the open run, or of the runs that would start from the draft; nothing if the task has no
+    preference pairs."""
     if st.session_state.pop(labelling.MOVED, False):
         st.rerun()
     spec = run.spec if run else _spec(draft)

@@ -124,7 +124,8 @@ def name_end(figure: go.Figure, x: float, y: float, text: str, colour: str) -> N
 
 
 def name_ends(figure: go.Figure, x: float, ends: Sequence[tuple[float, str, str]], apart: float) -> None:
-    """The names of curves at their right ends, each a height, a name and a colour, at least `apart` from each other."""
+    """Write the names of curves at their right ends. Each end is a height, a name and a colour. Names keep at least
+    `apart` from each other, so that none covers another."""
     low = -inf
     for y, text, colour in sorted(ends):
         low = max(y, low + apart)

@@ -33,7 +33,8 @@ def groups_of(samples: dict[str, Any]) -> dict[str, Group]:
 
 
 def of_batch(group: Group) -> Group:
-    """A group of the batch in the form of a watched prompt: equal answers are merged, with their mean advantage."""
+    """A group of the batch in the form of a watched prompt: equal answers are merged, and their advantage is the
+    mean."""
     found: dict[Key, list[dict[str, Any]]] = {}
     for completion in group["completions"]:
         found.setdefault(key_of(completion), []).append(completion)

@@ -35,7 +35,8 @@ class Band:
 
 
 def grouped(group: Group) -> bool:
-    """True if most of a group's samples are long, or of unknown probability; the sides of a pair are not grouped."""
+    """True if most samples of a group are long, or no sample has a known probability. The two sides of a pair are never
+    grouped."""
     answers = group["answers"]
     if any(answer.get("role") for answer in answers):
         return False

@@ -32,13 +32,13 @@ FORM = '{"rows": ["S..", ".TG"]} is enough: . free, # wall, S start, G goal, T t
 
 
 def maze_of(draft: Draft) -> Maze:
-    """The draft's maze, perhaps without a start or a goal yet. Raises LabError if its text cannot be read, or its knobs
-    do not go together."""
+    """The draft's maze, which may have no start or no goal yet. Raises LabError if its text cannot be read, or its
+    knobs do not go together."""
     return unfinished(str(draft.values["maze"])) if draft.fields["task"] == OWN else build(draft.task_row, draft.values)
 
 
 def painted(maze: Maze, cells: list[tuple[int, int]], sign: str, pay: float | None) -> Maze:
-    """The maze after a stroke of the brush. A stroke that begins on what it paints clears."""
+    """The maze after a stroke of the brush. A stroke that begins on a cell of its own sign clears cells."""
     row, column = cells[0]
     there = Cell(SIGNS[sign], pay)
     if sign != "S" and maze.cells[row][column] == there:

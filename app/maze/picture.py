@@ -1,4 +1,4 @@
-"""Draw what the maze page shows besides curves: the editor before a run, then the board and one of its cells."""
+"""Draw the pictures of the maze page: before a run the editor, during and after it the board and one of its cells."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FIRST_SECONDS = 0.2
 
 
 def scene(draft: Draft) -> None:
-    """The page before a run: the editor."""
+    """Draw the page before a run: the editor."""
     st.session_state.pop(editor.CHANGED, None)
     editor.show(draft)
 
@@ -38,7 +38,7 @@ def scene(draft: Draft) -> None:
 def picture(run: RunRow, feed: Feed, step: int) -> DeltaGenerator | None:
     """The board of a run at a step, and the cell that was picked; once the run has ended, the next one's editor too.
 
-    Returns the place for the curves: under the cell, beside the board.
+    Returns the container for the curves: under the cell, beside the board.
     """
     if st.session_state.pop(editor.CHANGED, False):
         st.rerun()  # the form beside shows the maze as well

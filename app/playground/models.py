@@ -30,7 +30,8 @@ LETTERS = "ABC"
 
 
 def able() -> list[RunRow]:
-    """The newest language-model runs that have a checkpoint; those that diverged last, whose policies are broken."""
+    """The newest language-model runs that have a checkpoint; runs that diverged are last, because their policies are
+    broken."""
     runs = {run.id: run for run in runs_of("llm", of_sweep=OF_SWEEP)}
     return sorted((runs[run_id] for run_id in with_checkpoint(list(runs))), key=lambda run: run.state == "diverged")
 

@@ -81,8 +81,8 @@ class Place:
     """`models` are names of `labcore.runs.spec.model_names`. `prompt` None: the task's first; `answer` None: the task's
     own, "": no verifier.
 
-    `limit` None is the length limit of the first run. `scorer` is the reward model of best of n (None: the first that
-    fits), `by` the score of its answers, `ranked` how many there are, and `step_separator`, `step_tag` and
+    `limit` None stands for the length limit of the first run. `scorer` is the reward model of best of n (None: the
+    first that fits), `by` the score of its answers, `ranked` how many there are, and `step_separator`, `step_tag` and
     `label_tokens` say how a published one reads steps (None: as the first run, or by default). `own`: each vote is on
     the prompt. `talk` are the turns before the prompt (None: those of the task's own prompt), `system` is the system
     prompt (None: the run's own). `replay` is the stored episode that is played again: of the first model's run, its
@@ -112,10 +112,11 @@ class Place:
 
 
 def now() -> Place:
-    """Return the tab's present place, which a widget's closure cannot know: it was drawn before."""
+    """The tab's present place. A widget's callback needs it, because its closure knows only the place at which it was
+    drawn."""
     return link.read(Place)[0]
 
 
 def go(**changes: Any) -> None:
-    """Put other values of these fields into the link; the others stay as they are by now."""
+    """Put other values of these fields into the link; the other fields keep their present values."""
     link.turn(Place, **changes)

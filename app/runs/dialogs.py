@@ -46,7 +46,8 @@ def _count(name: str, title: str, usual: int, most: int) -> int:
 @st.dialog("Clean up", width="medium")
 @errors_shown()
 def clean_up(entries: Sequence[Entry], all_of_them: bool) -> None:
-    """Choose files and runs to delete, see the disk space that this frees, and delete them. `entries`: the list's."""
+    """Let the user choose files and runs, see how much disk space they take, and delete them. `entries` are the runs
+    that the page lists."""
     if st.session_state.pop(DONE, False):
         st.rerun()  # close it: the page says what went
     what = st.radio("Delete", (AGE, NUMBER, FILES, UPLOADS), key="clean:what", captions=(

@@ -46,8 +46,8 @@ def _group(said: str) -> str:
 class View:
     """The view of the list, as a link holds it.
 
-    `order` is USUAL: what is going or paused, then the newest; or a field, with a minus in front where the largest
-    comes first.
+    `order` is USUAL (running and paused runs first, then the newest), or a field, with a minus in front for descending
+    order.
     """
 
     find: str = param("")
@@ -98,9 +98,10 @@ def chosen(entries: Iterable[Entry], now: View) -> list[Entry]:
 
 
 def steady(found: list[Entry], now: View) -> list[Entry]:
-    """The entries in the order in which they were shown before, as long as view and entries are the same.
+    """The entries in the order in which they were shown before, as long as the view and the set of entries are the
+    same.
 
-    Rows that run past each other while somebody reads them cannot be clicked. The next visit orders them anew.
+    Rows that change places while somebody reads them cannot be clicked. The next visit sorts them anew.
     """
     by_id = {entry.id: entry for entry in found}
     before = st.session_state.get(SHOWN)
@@ -130,7 +131,7 @@ def said(sentence: str | None, undo: Iterable[str] = (), error: bool = False) ->
 
 
 def done(do: Callable[..., object], *args: Any) -> None:
-    """A button's callback: do it, read the list anew, and say in words what went wrong if it did."""
+    """A button's callback: run the action, read the list anew, and show the error in words if there is one."""
     said(None)
     st.session_state[STALE] = True
     try:

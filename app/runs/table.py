@@ -178,7 +178,8 @@ def _page(count: int, name: str) -> int:
 
 
 def _rows(entries: Sequence[Entry], deleted: bool, pixels: Mapping[str, int] | None) -> None:
-    """Draw one page of a table. Its key holds the order, so that a selection is never taken for other rows."""
+    """Draw one page of a table. Its key depends on the order of the rows, so that a selection never applies to other
+    rows."""
     ids = [entry.id for entry in entries]
     key = f"runs:table:{hash((deleted, st.session_state.get(state.GENERATION, 0), *ids))}"
     chosen = set(state.picked())

@@ -70,8 +70,8 @@ def clean(text: str) -> str:
 
 
 def content(store: Store, run_ids: Sequence[str]) -> dict[str, Any]:
-    """The content of the file, as JSON for `app/components/shared_run`. Raises LabError if there is no such run, one
-    has made no step, or they are too many."""
+    """The content of the file, as JSON for `app/components/shared_run`. Raises LabError if a run does not exist or has
+    made no step, or there are too many runs."""
     rows = [store.run(run_id) for run_id in dict.fromkeys(run_ids)]
     if len(rows) > MOST_RUNS:
         raise LabError(f"A shared file holds up to {MOST_RUNS} runs, and these are {len(rows)}: name fewer.")
@@ -307,7 +307,8 @@ def _compared(store: Store, rows: Sequence[RunRow]) -> str:
 
 
 def _verdict(found: Sequence[Group], metric: Metric) -> str:
-    """The sentence on who is ahead at each equal cost and which settings differ; empty if all runs have one setting."""
+    """The sentence that says who is ahead at each equal cost and which settings differ; empty if all runs have one
+    setting."""
     able = [each for each in criteria(found, metric.key) if each != BEST]
     if len(found) < 2 or not able:
         return ""

@@ -222,7 +222,8 @@ def rule(study: Study) -> str:
 
 
 def _own(study: Study, runs: Runs) -> Result | None:
-    """The result of the runs here. Kept while the same runs are finished; checkpoints are asked off the page."""
+    """The result of this lab's own runs, kept until another run has finished. Jobs measure checkpoints outside the
+    page."""
     finished = [row.id for rows in runs.finished().values() for row in rows]
     if not all(runs.finished().values()):
         return None

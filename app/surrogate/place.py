@@ -1,4 +1,4 @@
-"""The link parameters of the surrogate explorer: the run of its tokens, and all that can be dragged."""
+"""The link parameters of the surrogate explorer: the run whose tokens it shows, and every value that can be dragged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ PAGE = "../pages/surrogate.py"
 
 
 def can_be_drawn(choice: Surrogate) -> bool:
-    """True if the explorer can draw it: it has a twin in JavaScript that needs only numbers and the ratio."""
+    """True if the explorer can draw the surrogate: it has a twin in JavaScript that needs only numbers and the
+    ratio."""
     return choice.needs_ratio and is_drawn(choice.key) and all(knob.type in (int, float) for knob in choice.knobs)
 
 
@@ -71,7 +72,8 @@ _Knobs: Any = make_dataclass("_Knobs", [(key, float | None, param(None, knob.par
 
 @dataclass(frozen=True)
 class Place(_Knobs):  # type: ignore[misc]  # its fields are those of KNOBS
-    """None: what the run says, else the lab's default. `rho` is the ratio looked at, `a` the size of the advantage.
+    """None stands for the run's value, without a run for the lab's default. `rho` is the selected ratio, `a` the size
+    of the advantage.
 
     `shown` are the curves, `focus` the one that is explained, `close` that the ratios near 1 are drawn large.
     Below: the small policy's rewards, `pair` (for two different tokens) and π_old; then the methods' step size and
@@ -108,7 +110,7 @@ def grab(changes: dict[str, Any]) -> None:
 
 
 def link_to(run: RunRow, step: int) -> None:
-    """A link that opens the explorer with the tokens that the run has at `step`, and its ε and β there."""
+    """Draw a link that opens the explorer with the tokens of the run at `step`, and with the ε and β of that step."""
     st.page_link(PAGE, label="Open in the surrogate explorer", icon=":material/open_in_full:",
                  query_params={"run": run.id, "at": str(step)},
                  help="These tokens on curves that you can drag: the clip range, β, the advantage, other surrogates")

@@ -24,7 +24,8 @@ NEWEST = 10**9
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of a step, the `knobs` in force, the `surrogate` that the run maximises, and TRPO's radius `delta`."""
+    """The tokens of one step. `knobs` are the values at that step, `surrogate` is the objective that the run maximises,
+    and `delta` is TRPO's radius."""
 
     step: int
     dots: list[Dot]
@@ -34,12 +35,12 @@ class Tokens:
 
     @property
     def thinned(self) -> list[Dot]:
-        """At most MOST of them, evenly spread."""
+        """At most MOST dots, evenly spread."""
         return self.dots[::-(-len(self.dots) // MOST) or 1]
 
     @property
     def usual(self) -> float:
-        """The median size of their advantages, without those of 0; 1 where there are none."""
+        """The median absolute advantage of the tokens whose advantage is not 0; 1 without such tokens."""
         sizes = [abs(dot.advantage) for dot in self.dots if dot.advantage]
         return median(sizes) if sizes else 1.0
 
@@ -60,8 +61,8 @@ def steps_of(run: RunRow) -> list[int]:
 
 
 def of_run(run: RunRow, events: list[Event], at: int = 0) -> Tokens:
-    """The tokens of step `at`, or of the nearest earlier one that has them; 0: of the newest. Raises LabError if the
-    run has no ratio, or no step up to there has kept any. Says so in a sentence."""
+    """The tokens of step `at` (0: the newest), or of the nearest earlier step that has tokens. Raises LabError if the
+    run has no ratio, or saved none up to that step."""
     if not has_ratio(run):
         raise LabError(f"{title(run)} learns by {run.spec.row.label}, which has no ratio to an old policy. Choose a "
                        f"run with a tab Surrogate.")
@@ -74,7 +75,7 @@ def of_run(run: RunRow, events: list[Event], at: int = 0) -> Tokens:
 
 
 def _dots(samples: Mapping[str, Any]) -> list[Dot]:
-    """Of a language model's samples, or of a batch of steps in a world."""
+    """The dots of a language model's samples, or of a batch of steps in an environment."""
     if found := samples.get("ratios"):
         cut = found.get("cut") or [""] * len(found["ratio"])
         return [Dot(*each) for each in zip(found["ratio"], found["advantage"], cut, strict=True)]

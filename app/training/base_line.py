@@ -24,7 +24,7 @@ RECENT = 100  # finished runs among which SFT runs are looked for, to time the n
 
 
 def show(draft: Draft, spec: RunSpec) -> None:
-    """Show the source of the rewards and of the base of `spec`; where there is a base, a switch to see its SFT."""
+    """Show the source of the rewards and of the base of `spec`; if there is a base, also a switch to show its SFT."""
     if rewards := reward_words(spec.knobs):
         st.caption(literal(f"Rewards: {rewards}."))
     sft = base_spec(spec)

@@ -26,10 +26,10 @@ def payload(feeds: dict[str, Feed], *, full: bool, x: str, smooth: float, ended:
     """The data of the live chart component: {run id: {colour, label, rows}}, markers, panels and the view.
 
     `at` is the step that the page shows, None for the newest; `unfolded`: the small charts stand open; `named` are the
-    runs by their ids, for what they are called: in full, and shortly at the end of a line.
-    All rows where `full`, else those that the browser may lack. Several runs are drawn over each other; the first
-    one's algorithm decides which charts there are. A fork whose parent is among them is drawn as a branch of it: it
-    begins with its parent's row there, and the parent's line steps back. The `ghost` is drawn thin and grey behind all.
+    runs by their ids, from which their names are made: in full, and short at the end of a line. With `full` all rows
+    are sent, otherwise only rows that the browser may lack. Several runs are drawn over each other; the first one's
+    algorithm decides which charts there are. A fork whose parent is among them is drawn as a branch of it: it begins
+    with its parent's row there, and the parent's line steps back. The `ghost` is drawn thin and grey behind all.
     """
     own, behind = feeds, ghost or {}
     first = next(iter(own.values()))
@@ -108,7 +108,7 @@ def depth(feed: Feed, feeds: Mapping[str, Feed]) -> int:
 
 
 def branch(spec: RunSpec, parent: Feed) -> str:
-    """The settings of a fork that its parent did not have there: ": β 0.1", ": PPO"; empty for the same again."""
+    """The settings of a fork that differ from its parent's at that step: ": β 0.1", ": PPO"; empty if none differ."""
     if spec.algorithm != parent.spec.algorithm:
         return f": {spec.row.label}"
     assert spec.parent is not None, "a fork"

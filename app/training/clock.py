@@ -19,7 +19,7 @@ AT = Param("at", 0, link.whole())  # 0: always the newest
 def chosen(feed: Feed) -> int | None:
     """The earlier step that the user looks at; None while the page shows the newest one.
 
-    Of a long run only every so many steps are drawn: then it is the drawn one at or before.
+    Only some steps of a long run are drawn; then it is the drawn step at or before the chosen one.
     """
     at = link.get(AT)
     if not feed.steps or not 0 < at < feed.last_step:
@@ -28,7 +28,7 @@ def chosen(feed: Feed) -> int | None:
 
 
 def of(run: RunRow, shown: RunRow, feed: Feed) -> int | None:
-    """The earlier step of `shown`, which is the run or its SFT stage; a step of the one is none of the other."""
+    """The earlier step of `shown`, which is the run or its SFT stage. A step of one is no step of the other."""
     before = st.session_state.get("clock:of", (run.id, shown.id))
     st.session_state["clock:of"] = run.id, shown.id
     if before[0] == run.id and before[1] != shown.id:
@@ -37,7 +37,7 @@ def of(run: RunRow, shown: RunRow, feed: Feed) -> int | None:
 
 
 def live() -> None:
-    """Back to the newest step."""
+    """Go back to the newest step."""
     link.put(AT, AT.default)
 
 
@@ -52,6 +52,6 @@ def payload(run: RunRow, feed: Feed, at: int | None) -> dict[str, Any]:
 
 
 def show(run: RunRow, feed: Feed, at: int | None) -> None:
-    """The scrubber, from the first step on."""
+    """Draw the scrubber, from the first step on."""
     if feed.steps:
         scrubber(payload(run, feed, at), key="scrubber", on_step=lambda step: link.put(AT, step))

@@ -29,7 +29,7 @@ NONE = "none"
 
 
 def dataset(draft: Draft, wanted: str) -> str:
-    """The path of the dataset that is named, once it is here; empty without one."""
+    """The path of the named dataset, once it has been fetched; empty if none is named."""
     if wanted not in OF_HUB or read_only():
         return ""
     name = st.text_input("Or a Hugging Face dataset", placeholder="org/name:split", key=f"hub:{draft.scope}:{wanted}",
@@ -50,7 +50,7 @@ def dataset(draft: Draft, wanted: str) -> str:
 
 
 def offer_fixes(draft: Draft, path: Path, error: LabError) -> None:
-    """Below what is wrong with a file: its columns to choose from, or a button that leaves rows out."""
+    """Draw the remedies below the fault of a file: its columns to choose from, or a button that leaves rows out."""
     if isinstance(error, BadRows) and error.good:
         count = f"{error.bad:,} row{'s' if error.bad != 1 else ''}"
         st.button(f"Leave out {count}", key="leave_out", icon=":material/filter_alt:",
@@ -61,7 +61,7 @@ def offer_fixes(draft: Draft, path: Path, error: LabError) -> None:
 
 
 def mapped(draft: Draft, path: Path) -> None:
-    """The columns again, where the file was understood by them, to be chosen otherwise."""
+    """Draw the columns again after the file was understood by them, so that the user can choose others."""
     if draft.task_row.data in OF_HUB and draft.values.get("fields") and not _recognised(path):
         _choose(draft, _columns(path))
 

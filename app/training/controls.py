@@ -1,8 +1,8 @@
 """Make the widget of a knob: one table from the knob's type and scale, nothing written per knob.
 
-The value of a knob lives in a plain dict of the session (`Target.values`), never only in the widget, so that a
-slider and its number box agree and a page change resets nothing. A running run hears of a change only from a
-widget's own `on_change`.
+The value of a knob lives in a plain dict of the session (`Target.values`), never only in the widget, so that a slider
+and its number box agree and a page change resets nothing. A running run gets a change only from a widget's own
+`on_change`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ SHOWN_WHOLE = 38  # characters of a choice that its box shows in the column of k
 
 @dataclass
 class Target:
-    """The target that the knobs steer: a draft or a run. `send` is called with a change (None for a draft); `going`
-    locks what needs a new run. `usual` are the values to which knobs can be reset; others are marked."""
+    """The target of the knobs: a draft or a run. `send` is called with each change (None for a draft). `going` locks
+    the knobs that need a new run. `usual` are the values to which knobs can be reset; a knob with another value is
+    marked."""
 
     scope: str
     values: dict[str, Value]
@@ -196,7 +197,7 @@ def changed(target: Target, knobs: Iterable[Knob]) -> list[Knob]:
 
 
 def reset(target: Target, knobs: Iterable[Knob]) -> None:
-    """Give knobs their usual values. One that does not go with another one yet is tried again after that."""
+    """Give knobs their usual values. A value that contradicts a knob which is reset later is tried again after it."""
     left = list(knobs)
     for last in (False, True):
         failed = []
@@ -257,8 +258,8 @@ def _unit(knob: Knob) -> str:
 
 
 def number(target: Target, knob: Knob) -> None:
-    """A box for everything from `low` to `high`, beyond the slider's safe range too. Its bounds are said, and what is
-    out of them too: see `app.number_boxes`."""
+    """A box for everything from `low` to `high`, beyond the slider's safe range too. The page states its bounds, and
+    says when a value is outside them: see `app.number_boxes`."""
     step = 1 if knob.type is int else float(f"{(abs(float(knob.default)) or 0.1) / 10:.1g}")
     common = _common(target, knob, "number")
     if knob.bounds:

@@ -36,7 +36,7 @@ def fits(draft: Draft) -> bool:
 
 
 def follows(draft: Draft) -> dict[str, Any]:
-    """The values with which the prompts change; none where none are shown."""
+    """The values on which the shown prompts depend; empty if none are shown."""
     keys = {"max_new_tokens", *(knob.key for knob in PROMPT)} if fits(draft) else ()
     return {key: draft.values[key] for key in keys if key in draft.values}
 
@@ -53,7 +53,7 @@ def read(spec: RunSpec) -> dict[str, Any] | None:
 
 
 def at_once(model: str) -> bool:
-    """True if the model's tokenizer is here, so that nothing has to be fetched for it."""
+    """True if the model's tokenizer is on this machine, so that nothing has to be downloaded."""
     return model in MODELS or Path(os.path.expanduser(model)).is_dir()
 
 

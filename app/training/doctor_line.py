@@ -1,7 +1,7 @@
-"""The doctor's line on top of a run: what is wrong at the step shown, the numbers that show it, and the fix as a
-button.
+"""The doctor's line on top of a run: the fault at the step shown, its evidence in numbers, and the fix as a button.
 
-A run that was always well has none. After its first verdict the place is kept, so that nothing below it moves.
+A run without any finding has no line. After the first finding the place of the line is kept, so that nothing below it
+moves.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def show(run: RunRow, feed: Feed, at: int | None, steered: bool) -> None:
 
 
 def line(found: list[Finding]) -> str:
-    """The most severe finding as one line of HTML; an empty one where there is none."""
+    """The most severe finding as one line of HTML; an empty line if there is no finding."""
     if not found:
         return '<div class="rl-doctor" role="status">&nbsp;</div>'
     ink, first = html.escape, found[0]
@@ -67,7 +67,7 @@ def line(found: list[Finding]) -> str:
 
 
 def details(since: int, finding: Finding) -> str:
-    """All of a finding as HTML."""
+    """All parts of a finding as HTML."""
     ink = html.escape
     return (f'<div class="rl-finding rl-{finding.severity}"><i>{WORDS[finding.severity]}</i>'
             f"<b>{ink(finding.verdict)}</b>, seen at step {since:,}<br>{ink(finding.evidence[:1].upper())}"
@@ -78,8 +78,8 @@ def details(since: int, finding: Finding) -> str:
 def remedy(spec: RunSpec, going: bool, values: Mapping[str, Value], finding: Finding) -> Remedy | None:
     """The button of a finding; None where no knob fixes it, or the knob has been moved since.
 
-    `going`: the run takes knobs now, and its newest step is shown. `values` are its knobs there. What went wrong at a
-    known step is mended by a fork from before it: the policy is damaged since.
+    `going`: the run takes knobs now, and its newest step is shown. `values` are its knobs there. If a fault began at a
+    known step, the remedy is a fork from before that step, because the policy has been damaged since.
     """
     knob = next((knob for knob in knobs_of(spec.row, spec.task_row) if knob.key == finding.knob), None)
     if knob is None or values[knob.key] == finding.value or finding.value is None:

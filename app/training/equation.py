@@ -36,7 +36,7 @@ MODULES = {family.key: family.module for family in FAMILIES}
 
 @dataclass(frozen=True)
 class Source:
-    """A function's text and where it stands."""
+    """A function's text and its place in the code."""
 
     title: str
     file: str
@@ -85,8 +85,8 @@ def _source(name: str, title: str = "") -> Source:
 
 
 def written(spec: RunSpec, knobs: Mapping[str, Value] | None = None) -> Algorithm:
-    """The run's row with the equation of its choices, where these are not the named algorithm's; of a mix without the
-    knobs of choices that it did not take. `knobs` are those of a step, which may differ from the spec's."""
+    """The run's row, with the equation of its own choices if they are not those of the named algorithm. A mix is
+    without the knobs of choices that it did not take. `knobs` are those of a step, which may differ from the spec's."""
     row, values = spec.row, {**spec.knobs, **(knobs or {})}
     if spec.mix:
         row = mixed.row(row.key, spec.mix, values)

@@ -79,7 +79,7 @@ def show(run: RunRow, feed: Feed) -> None:
     """The downloads, how to load the model elsewhere, and for language models the same run with another tool.
 
     While the run is going, its page is drawn again twice a second, and a download button that is drawn again forgets
-    the file that it was asked for: then they stand in a dialog, which is drawn once.
+    its file. So the buttons are then in a dialog, which is drawn once.
     """
     if not active(run):
         _downloads(run)
@@ -106,7 +106,7 @@ def show(run: RunRow, feed: Feed) -> None:
 
 
 def dialog(run: RunRow | None) -> None:
-    """The downloads of a run that is going, while they are open."""
+    """Draw the dialog with the downloads of a running run, while it is open."""
     if run is not None and st.session_state.get(OPEN) == run.id:
         st.dialog(f"Download {literal(title(run))}", width="medium",
                   on_dismiss=lambda: st.session_state.pop(OPEN, None))(_while_going)(run)
@@ -130,7 +130,8 @@ def _downloads(run: RunRow) -> None:
 
 
 def _whole(run: RunRow, best: bool) -> None:
-    """Offer the zip, with the best or the newest checkpoint, and the capsule. A watched run has neither."""
+    """Offer the zip, with the best or the newest checkpoint, and the capsule. A watched run has neither a checkpoint
+    nor a capsule."""
     elsewhere = run.spec.kind_row.elsewhere
     ready = run.step > 0 if elsewhere else checkpoint.newest_step(run_folder(run.id)) is not None
     st.download_button("Download everything (zip)", lambda: _zip(run.id, best), f"{run.id}.zip", "application/zip",

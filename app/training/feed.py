@@ -30,7 +30,7 @@ COUNTED = frozenset({"updates", "num_tokens", "memory"})  # metrics that are axe
 FEW = 12  # charts of the trainer's own metrics that are shown among the others
 HEIGHTS = 230, 150  # of a large and of a small chart, in pixels
 GOLD = "reward/gold"  # logged where the reward is that of a proxy
-SHARES = ("reward", "exact/reward")  # shares of completions, if the reward of right ones is 1 and of others 0
+SHARES = ("reward", "exact/reward")  # shares of completions, if the reward is 1 for right completions and 0 for others
 REPEATS = ("exact_match", "reward/shaped", "reward/verifier")  # what may be the reward under another name
 
 
@@ -40,10 +40,10 @@ class Feed:
 
     Beyond `thinned.LONG` rows the older ones are thinned, so that a feed does not grow without end.
 
-    `dots` holds, by step, the (environment step, value) pairs behind that step's mean, where somebody read them.
-    `logged` are the metrics that have values; `own` are those of `REPEATS` that differed from the reward at some step.
-    `chosen` are the keys of its charts, if they are not the usual ones. `called` maps the lab's metrics of a watched
-    run to the trainer's names, if they differ.
+    `dots` holds, by step, the (environment step, value) pairs behind that step's mean, if they have been read. `logged`
+    are the metrics that have values; `own` are those of `REPEATS` that differed from the reward at some step. `chosen`
+    are the keys of its charts, if they are not the usual ones. `called` maps the lab's metrics of a watched run to the
+    trainer's names, if they differ.
     """
 
     spec: RunSpec
@@ -103,7 +103,7 @@ class Feed:
         return back - back % self.stride
 
     def root(self, parent: Feed | None) -> list[Any] | None:
-        """The row of the parent at which this fork begins; None where it is no fork, or begins before the first."""
+        """The row of the parent at which this fork begins; None if it is no fork, or begins before the first row."""
         if parent is None or self.spec.parent is None:
             return None
         place = self.spec.parent[1]
@@ -139,7 +139,7 @@ class Feed:
         return KnobHistory(self.spec, self.events)
 
     def knobs(self, at: int | None = None) -> dict[str, Value]:
-        """The knobs as they are now, or were in the last update of step `at`."""
+        """The knobs at present, or in the last update of step `at`."""
         return self.history.at(at)
 
     @property
@@ -153,12 +153,12 @@ class Feed:
         return not self.steps or any(step.tokens or step.env_steps for step in self.steps)
 
     def axes(self) -> dict[str, str]:
-        """The horizontal axes of the charts on which the steps lie apart; the steps themselves first, as default."""
+        """The horizontal axes on which the steps have different places; the step itself is first, as default."""
         return {"step": "Steps"} | {key: name for key, name in self.spec.kind_row.axes.items()
                                     if self.walks or key not in ("tokens", "env_steps")}
 
     def rate(self, key: str = "") -> float | None:
-        """Steps (or growth of the metric `key`) per active second over the last rows."""
+        """Steps per active second over the last rows; with `key`, the growth of that metric per second."""
         recent = self.steps[-20:]
         if len(recent) == 1 and recent[0].step == 1:  # from the start of the run
             recent.insert(0, Step(0, 0, 0, 0.0, {key: 0.0}))
@@ -242,14 +242,14 @@ def _named(metric: Metric, feeds: Iterable[Feed]) -> Metric:
 
 
 def _is_share(feeds: Collection[Feed]) -> bool:
-    """True if the chart of the reward shows the share of right completions: the rewards are that share, and there is
-    no reward of another kind to draw beside them. A fork without a step takes after its parents."""
+    """True if the chart of the reward shows the share of right completions: the rewards equal that share, and
+    no reward of another kind is drawn beside them. A fork that has no step yet does as its parents do."""
     begun = [feed for feed in feeds if feed.steps]
     return bool(begun) and all("exact_match" in feed.logged - feed.own for feed in begun) and not _beside(begun)
 
 
 def _beside(feeds: Iterable[Feed]) -> set[str]:
-    """The metrics in the unit of the reward that these runs have beside the reward itself."""
+    """The metrics, other than the reward, that these runs log in the unit of the reward."""
     lines = {*PANELS["reward"].metrics} - {*SHARES, "reward_std"}
     return {key for feed in feeds for key in lines & feed.logged - ({*REPEATS} - feed.own)}
 
@@ -280,8 +280,8 @@ def panels(spec: RunSpec, feeds: Iterable[Feed], ended: bool) -> list[dict[str, 
 
 
 def _in_one_unit(metrics: list[Metric]) -> list[Metric]:
-    """The metrics of a chart. If the reward is a share of completions, its standard deviation says no more than this
-    share, and is none: it is left out."""
+    """The metrics of a chart. If the reward is a share of completions, its standard deviation is left out: it is not a
+    share, and follows from this one."""
     of_reward = metrics[0].key == "reward" and metrics[0].share
     return [metric for metric in metrics if metric.share] if of_reward else metrics
 

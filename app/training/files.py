@@ -18,7 +18,8 @@ __all__ = ["holds", "load", "newest", "of_groups", "of_step", "path_of", "read",
 
 
 def load(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
-    """One file, read once: nothing of it is kept. None where it is not there, or damaged, which `read` says."""
+    """One file, which is not cached. None if it does not exist or is damaged; `read` also shows a message about
+    damage."""
     try:
         return _parsed(path_of(run_id, kind, step))
     except (FileNotFoundError, Damaged):
@@ -26,8 +27,8 @@ def load(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
 
 
 def read(run_id: str, kind: str, step: int) -> dict[str, Any] | None:
-    """One file, kept for the next time; None where a resumed or deleted run has taken it away since it was listed, and
-    where it is damaged, which is said."""
+    """One file, cached for the next time. None if it was removed since it was listed, because its run was resumed or
+    deleted, or if it is damaged, which a message says."""
     path = path_of(run_id, kind, step)
     try:
         return _read(str(path), path.stat().st_mtime_ns)

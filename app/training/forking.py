@@ -32,10 +32,11 @@ RANDOM = {True: "the same", False: "fresh"}
 
 @dataclass(frozen=True)
 class Wish:
-    """A fork that the user asked for: of a run, and perhaps the event of a knob that is to be moved otherwise, or not
-    at all; or `knob` at `value`, from before the step `before`.
+    """A fork that the user asked for: of a run, and perhaps of the event of a knob that the fork sets otherwise or
+    leaves out; or with `knob` at `value`, from before the step `before`.
 
-    `steps` are the checkpointed ones, as they were when the dialog was opened: the choice must not move under the hand.
+    `steps` are the steps with checkpoints when the dialog was opened, so that the choice does not change while it is
+    open.
     """
 
     run_id: str

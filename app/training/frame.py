@@ -22,12 +22,12 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
           before: Sequence[Callable[[Draft], None]] = (), form: Callable[[Draft], None] | None = None) -> None:
     """The page of a kind.
 
-    `scene` shows the draft's world before a run and `before` what else there is to know of it then, `picture` the run
-    above its curves, `own_tabs` what else there is to see of it below them, `top` what stands above a run and above the
-    draft of one, `form` further fields of the draft above its knobs.
+    `scene` draws the draft's environment before a run, and `before` further notes on the draft. `picture` draws the run
+    above its curves, and `own_tabs` are tabs of the kind below them. `top` is drawn above a run and above a draft;
+    `form` draws further fields of the draft above its knobs.
     """
     run = session.open_run(kind)
-    draft = None if active(run) else Draft(run, kind)  # none while the run is going
+    draft = None if active(run) else Draft(run, kind)  # no draft while the run is running
     fault = draft.fault() if draft else ""
     bar.bar(run, kind, fault)
     session.problem()
@@ -58,7 +58,8 @@ def frame(kind: str, scene: Callable[[Draft], None] | None = None, picture: live
 
 
 def _side(run: RunRow | None, draft: Draft | None, form: Callable[[Draft], None] | None) -> None:
-    """The setup of the run, then its knobs. A phone folds the knobs, and both after the end of a run."""
+    """Draw the setup of the run, then its knobs. A phone folds the knobs, and after the end of a run it folds both, so
+    that the curves are first."""
     if run is None:
         _setup(run, draft)
     st.checkbox("Show the knobs", key="show_knobs", on_change="ignore")  # seen on a phone only, read by the CSS

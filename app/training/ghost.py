@@ -32,8 +32,8 @@ GHOST = Param("ghost", "")  # the id of a run; empty: the usual one; NONE
 
 
 def look(run: RunRow) -> None:
-    """Look for the runs that could be the ghost of a run, once for every run of the page's script. Those of lessons and
-    studies are none of one's own runs."""
+    """Look for the runs that could be the ghost of a run, once for every run of the page's script. Runs of lessons and
+    studies do not count."""
     newest = lab().store.runs(limit=RECENT, kind=run.spec.kind, apart=run.project in APART, begun=True,
                               of_sweep=None if run.sweep else 0)
     others = [each for each in newest if each.id != run.id
@@ -66,12 +66,12 @@ def previous(run: RunRow) -> str:
 
 
 def usual(run: RunRow) -> str:
-    """The id of the ghost where none is chosen: the run without the last change, else the previous one."""
+    """The id of the default ghost: the run without the last change, otherwise the previous run."""
     return st.session_state.get(f"twin:{run.id}") or previous(run)
 
 
 def of(run: RunRow) -> RunRow | None:
-    """The ghost of a run: the one of the link where that can be one, else the usual one."""
+    """The ghost of a run: the one in the link if it can be a ghost, otherwise the default."""
     chosen = link.get(GHOST)
     if chosen == NONE:
         return None
@@ -93,7 +93,7 @@ def options(run: RunRow) -> dict[str, str]:
 
 
 def twin_of(run: RunRow, change: Change, values: dict[str, Value]) -> RunRow | None:
-    """The fork of a run that is the run without a `change`, where there is one; `values` are the run's knobs."""
+    """The fork of a run that is equal to the run without a `change`, if it exists; `values` are the run's knobs."""
     wanted = values | {change.knob: change.before}
     return next((each for each in reversed(lab().store.children(run.id))
                  if each.spec.twin and each.spec.parent and each.spec.parent[1] < change.step
@@ -132,7 +132,8 @@ def _twin_help(run: RunRow, change: Change, moves: Sequence[Change]) -> str:
 
 
 def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
-    """Below the numbers of a run in which a knob was turned: the effect of the last change, or the way to see it."""
+    """Draw the line below the numbers of a run in which a knob was changed: the effect of the last change, or a button
+    to compute it."""
     moves = feed.history.moves
     if not moves or moves[-1].step > feed.last_step or moves[-1].before is None:
         return
@@ -153,7 +154,8 @@ def line(run: RunRow, feed: Feed, ghost: tuple[RunRow, Feed] | None) -> None:
 
 
 def effect(change: Change, feed: Feed, other: Feed, going: bool) -> str:
-    """The effect of a change in a sentence, by the same run without it: means of the last steps that both made."""
+    """The effect of a change as a sentence, compared with the same run without it: the means of the last steps that
+    both runs have made since the change."""
     last = min(feed.last_step, other.last_step)
     first = max(change.step, last - LAST + 1)
     if last < change.step:

@@ -25,7 +25,7 @@ from labcore.runs.spec.run_spec import RunSpec
 
 
 def html(spec: RunSpec) -> str:
-    """The sentence of a run; empty where its task cannot be made, which is said where the task is chosen."""
+    """The sentence of a run; empty if its task cannot be made, which a message beside the task says."""
     parts = _parts(spec.to_json(), spec)
     return "".join(f"<code>{escape(each)}</code>" if quoted else escape(each) for each, quoted in parts)
 
@@ -71,8 +71,8 @@ def now(feed: Feed) -> list[dict[str, Any]]:
 
 
 def measured(feed: Feed) -> list[Metric]:
-    """The metrics that say how far a run is: the first that it logs, and beside a reward that is not the share of
-    right completions that share as well."""
+    """The metrics that show the progress of a run: the first one that it logs and, if the reward is not the share of
+    right completions, that share too."""
     found = [metric for metric in NOW if metric.key in feed.logged]
     if [metric.key for metric in found[:2]] != ["reward", "exact_match"]:
         return found[:1]

@@ -32,8 +32,8 @@ from labcore.runs.store.rows import RunRow, Step
 
 # Seconds between two drawings while few pages are open; in any other state: never.
 EVERY = {"queued": 0.5, "starting": 0.5, "running": 0.5, "paused": 1.0}
-# How long the charts of a run that has just begun wait for its first step. When a script takes longer, Streamlit
-# offers to stop it.
+# How long the charts of a new run wait for its first step, in seconds. When a script takes longer, Streamlit shows a
+# button to stop it.
 FIRST_SECONDS = 0.25
 CHART = "live_chart"
 ENDED_ELSEWHERE = 5.0  # the same of a run that has ended, but whose program may be started again and go on with it
@@ -46,8 +46,8 @@ Top = Callable[[RunRow | None, Draft | None], None]  # the open run, or where th
 def panel(run: RunRow, picture: Picture | None, own_tabs: tabs.Tabs, top: Top | None) -> None:
     """Draw the run, and keep drawing while it is going.
 
-    `picture` stands above its curves, or returns the place beside it where they go; `own_tabs` come before those that
-    every kind has; `top` stands above all of it.
+    `picture` is drawn above its curves, or returns the container beside it in which they are drawn. `own_tabs` are
+    before the tabs that every kind has; `top` is above everything.
     """
     resend.mounted(CHART)  # a full run of the script may have mounted the charts anew
     ghost.look(run)
@@ -84,7 +84,7 @@ def _rows(run_id: str, step: int, ended: float | None) -> list[Step]:
 
 
 def stage_of(run: RunRow) -> tuple[RunRow, str]:
-    """The run to show and its stage: the SFT run that makes the base while that is being made."""
+    """The run to show and its stage: while the base is being made, the SFT run that makes it."""
     base = lab().find(run.base) if run.state == "starting" and run.step == 0 else None
     if base is None or not active(base):
         return run, ""
@@ -163,7 +163,7 @@ def _resync() -> None:
 
 
 def _await_first_step(run_id: str) -> None:
-    """Give a run that has just begun a moment: its first step is made while the browser draws the page."""
+    """Wait a moment for the first step of a run that has just begun. The browser draws the page meanwhile."""
     until = time.monotonic() + FIRST_SECONDS
     while time.monotonic() < until and (run := lab().find(run_id)) and active(run) and not run.step:
         time.sleep(0.02)

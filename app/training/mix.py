@@ -41,7 +41,7 @@ CSS = """
 
 
 def look_of(draft: Draft) -> MixSummary | None:
-    """All that is to be said of the draft's choices; None while they are those of its named algorithm."""
+    """The summary of the draft's choices; None if they are those of its named algorithm."""
     row = draft.row
     if not mixed.can_be_mixed(row):
         return None
@@ -60,7 +60,7 @@ def _summary(algorithm: str, values: tuple[tuple[str, Value], ...], kind: str, t
 
 
 def of_numbers(draft: Draft) -> str:
-    """Cautions on numbers alone; those on other choices stand with their equation."""
+    """Cautions about numbers alone. Cautions about other choices are shown with the equation."""
     row = draft.row
     usual = {knob.key: knob.default for knob in draft.declared}
     return "" if look_of(draft) else " ".join(_worded(draft, of_run(draft.kind.key, row.key, draft.values, usual)))
@@ -71,12 +71,13 @@ def _worded(draft: Draft, said: Iterable[str]) -> list[str]:
 
 
 def in_use(row: Algorithm, declared: Iterable[Knob], values: Mapping[str, Value], name: str) -> list[Knob]:
-    """The knobs in use among the `declared` ones of a run: of a mix, which has a `name`, those of its choices."""
+    """The `declared` knobs that a run uses. A mix, which has a `name`, does not use the knobs of choices that it did
+    not take."""
     return [knob for knob in declared if not (name and mixed.idle(row.key, knob.key, values))]
 
 
 def parts(draft: Draft) -> tuple[str, ...]:
-    """The choices that stand open in the form: those of a mix."""
+    """The choices that are unfolded in the form: those of a mix."""
     known = {knob.key for knob in draft.row.knobs}
     return tuple(key for key in PARTS if key in known) if draft.fields["mix"] else ()
 
@@ -203,7 +204,7 @@ def _deleted(draft: Draft) -> None:
 
 
 def details(draft: Draft) -> None:
-    """Before a run: the equation of the choices, and what to beware of."""
+    """Before a run: the equation of the choices, and their cautions."""
     seen = look_of(draft)
     if seen is not None:
         with st.container(border=True, key="mix_details"):

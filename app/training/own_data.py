@@ -37,8 +37,8 @@ ICONS = {"good": ":green[:material/check_circle:]", "warning": ":orange[:materia
 
 
 def show(draft: Draft) -> None:
-    """Show the checks of the file of the draft's task, and how a model reads the prompts; nothing where it has
-    none, or one that cannot be used."""
+    """Show the checks of the file of the draft's task, and how a model reads the prompts; nothing if there is no file,
+    or it cannot be used."""
     path = draft.fields["data"].get(draft.task_row.data)
     if not path and not data_preview.fits(draft):
         return
@@ -79,7 +79,7 @@ def _line(draft: Draft, finding: Finding) -> None:
 
 
 def take(draft: Draft, proposal: Proposal) -> None:
-    """Change the draft as is proposed."""
+    """Change the draft as proposed."""
     for field in ("model", "algorithm"):
         if chosen := getattr(proposal, field):
             draft.choose(field, chosen)
@@ -105,7 +105,7 @@ def _trial(draft: Draft, spec: RunSpec) -> None:
 
 
 def at_once(spec: RunSpec) -> bool:
-    """True if the prompts are tried without being asked to: where that takes less than two seconds."""
+    """True if the prompts are tried without a click, because that takes less than two seconds."""
     return int(spec.knobs["max_new_tokens"]) <= AT_ONCE.get(spec.model, 0)
 
 

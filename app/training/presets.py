@@ -75,7 +75,7 @@ def show(draft: Draft) -> None:
 
 
 def leads(presets: Sequence[Preset]) -> list[Preset]:
-    """The presets that have a card: of two that belong together the first."""
+    """The presets that have a card of their own: of two that belong together, the first."""
     found: list[Preset] = []
     for preset in presets:
         if not any(preset.beside == other.key for other in found):
@@ -189,7 +189,8 @@ def legend(preset: Preset) -> str:
 
 
 def picture(preset: Preset) -> str:
-    """The recorded curves of a preset as an image, with the preset beside it pale behind them. Empty without any."""
+    """The recorded curves of a preset as an image, with the curve of the preset beside it, pale, behind them. Empty if
+    the preset has no recording."""
     if preset.key not in recorded():
         return ""
     curves = recorded()[preset.key].curves

@@ -36,7 +36,7 @@ def progress(run: RunRow, feed: Feed) -> list[str]:
 
 
 def to_come(run: RunRow, asked: Iterable[Control]) -> list[str]:
-    """The knobs that were `asked` for and have not taken effect yet, and when they will."""
+    """The requested knobs (`asked`) that have not taken effect yet, and when they will."""
     knobs = {knob.key: knob for knob in knobs_of(run.spec.row, run.spec.task_row)}
     wanted = {control.payload["knob"]: control.payload["value"] for control in asked if control.command == "set"}
     return [f"{knobs[key].name} {shown(value)} takes effect "
@@ -48,8 +48,8 @@ def line(run: RunRow, feed: Feed, stage: str = "", holders: Sequence[RunRow] = (
     """The status line as HTML. `stage` names the part of a chain, such as "Stage 1 of 2: SFT"; `holders` are the runs
     that have the places for which this one waits; `waiting` says what has not taken effect yet.
 
-    It is made of parts, most telling first. All of them are shown where the run has a sentence to say; else they keep
-    to one row, so that nothing below moves, and those that find no room there are left out whole.
+    It has several parts, the most important first. If the run has a message, all parts are shown. Otherwise they stay
+    in one row, so that nothing below moves, and parts without room are left out.
     """
     elsewhere = run.spec.kind_row.elsewhere
     colour, name, following = STATES[run.state][0], name_of(run), what_next(run.state, run.step, elsewhere)

@@ -30,12 +30,13 @@ EARLIER = 50  # runs that are looked at for one of the same settings
 
 
 def follows(draft: Draft) -> bool:
-    """True if the page tells how long a step takes, so that it follows the knobs."""
+    """True if the page shows the time of a step, so that this has to follow the knobs."""
     return draft.new and not read_only() and not draft.fault() and step_time.asks(draft.spec())
 
 
 def show(draft: Draft) -> None:
-    """Show the time of a step before a run; nothing where nobody asks, or the model has no such sizes."""
+    """Show the time of a step before a run; nothing if the user has not asked for it, or the model's sizes are not
+    known."""
     if not follows(draft):
         return
     try:

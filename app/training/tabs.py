@@ -28,7 +28,7 @@ Tabs = Mapping[str, tuple[Draw, Callable[[RunRow], bool]]]  # name -> (what draw
 
 
 def show(run: RunRow, feed: Feed, step: int, own: Tabs) -> None:
-    """The tabs of a run at a step, its kind's own first; those that its algorithm has nothing for are left out."""
+    """The tabs of a run at a step, its kind's own first; tabs for which its algorithm has no data are left out."""
     offered = {name: draw for name, (draw, fits) in {**own, **TABS}.items() if fits(run)}
     first = next(iter(offered))
     shown = widget_state("why", chosen if (chosen := link.get(TAB)) in offered else first, of=tuple(offered))

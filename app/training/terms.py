@@ -24,8 +24,8 @@ class Term:
     """A letter of the equation.
 
     `written` are its spellings in LaTeX; a letter in it takes its sub- and superscript along. `own` are the metrics
-    that measure it, `about` those that it moves or that tell of it. `view` (of `app.training.term_values`) is the
-    number of a token that goes with it; where it `ranges`, that number is the term itself. `knob` is the key of the
+    that measure it, `about` the metrics that it affects or that depend on it. `view` (of `app.training.term_values`) is
+    the number of a token that belongs to it; if it `ranges`, that number is the term itself. `knob` is the key of the
     knob that sets it.
     """
 
@@ -135,14 +135,14 @@ _LEFT_ALONE = (r"\\(?:text|operatorname|begin|end)\{[^}]*\}|[_^](?:\\[A-Za-z]+|[
 
 
 def of(row: Algorithm) -> list[Term]:
-    """The terms of a row's equation that have a knob or a chart, in the order in which they first stand there."""
+    """The terms of a row's equation that have a knob or a chart, in the order of their first occurrence."""
     known = _known(row)
     found = dict.fromkeys(name for name, _ in _pieces(row.latex, known) if name)
     return [known[name] for name in found]
 
 
 def knobs_beside(row: Algorithm) -> list[Knob]:
-    """The knobs with a letter that the equation does without, but the settings that few people touch."""
+    """The knobs with a letter that does not occur in the equation, without the settings that few people change."""
     inside = {term.knob for term in of(row)}
     return [knob for knob in row.knobs if knob.symbol and knob.key not in inside and not knob.advanced]
 

@@ -46,8 +46,8 @@ def _read(task_key: str, path: str, knobs: dict[str, Value]) -> tuple[int, int, 
 
 
 def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
-    """Ask for the file that the draft's task needs; say what is in it, or what is wrong with it. `rows` are the
-    algorithms that are to learn from it, where they are others than the draft's.
+    """Ask for the file that the draft's task needs; describe its content or its fault. `rows` are the algorithms that
+    are to learn from it, where they are others than the draft's.
 
     A file of preferences turns the draft to the task that reads them. A file that cannot be used is kept, since another
     setting may make it usable, but no run starts with it.
@@ -81,8 +81,8 @@ def uploader(draft: Draft, rows: Sequence[Algorithm] = ()) -> None:
 
 
 def _usable(draft: Draft, path: str) -> tuple[int, int, str]:
-    """The result of `_read` for a file beside its held-out file, or of the file alone where that one is what is wrong.
-    Raises LabError if the file itself cannot be used."""
+    """The result of `_read` for a file beside its held-out file, or of the file alone if the fault is in the held-out
+    file. Raises LabError if the file itself cannot be used."""
     knobs = draft.of_task()
     try:
         return _read(draft.task_row.key, path, knobs)

@@ -19,12 +19,13 @@ VIEW = Param("view", STUDENT, link.one_of(VIEWS))
 
 
 def researcher() -> bool:
-    """True if everything is shown; a student sees the charts that tell the story, and the rest on request."""
+    """True if everything is shown; a student sees the most important charts, and the others after a click."""
     return link.get(VIEW) == RESEARCHER
 
 
 def show(run: RunRow, axes: Mapping[str, str]) -> None:
-    """The choices: who looks, one axis and one smoothing for all charts of the run's page, and the run behind them."""
+    """Draw the choices: student or researcher, one axis and one smoothing for all charts of the run's page, and the
+    ghost."""
     x = widget_state(f"view:x:{run.spec.kind}", axis(axes), of=tuple(axes))
     smooth = widget_state("view:smooth", link.get(SMOOTH))
     chosen = [VIEWS[link.get(VIEW)], axes[x.value].lower(), *([f"{smooth.value:g}"] if smooth.value else [])]

@@ -1,4 +1,5 @@
-"""The page Watch: a watched run as the page of language models shows its runs; without a run, how to send one."""
+"""The Watch page. It shows a watched run as the page of language models shows its runs. Without a run it explains how
+to send one."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ def has_completions(run: RunRow) -> bool:
 
 
 def has_groups(run: RunRow) -> bool:
-    """True if the newest completions are answers to be scored; the chosen and rejected ones of a pair are not."""
+    """True if the newest completions are scored answers, not the chosen and rejected side of a pair."""
     steps = files.steps_of(run.id, "samples")
     return bool(steps and (files.read(run.id, "samples", steps[-1]) or {}).get("groups"))
 
 
 def missing(samples: Mapping[str, Any], credited: bool = True) -> str:
-    """Return a sentence about data that the completions of a step lack; empty if nothing is missing. `credited`: the
+    """A sentence on the data that the completions of a step lack; empty if nothing is missing. `credited`: the
     algorithm may have advantages."""
     there = [each for group in samples.get("groups") or () for each in group["completions"]]
     return " ".join(filter(None, (_of_completions(there, credited), _of_tokens(there, credited)))) if there else ""
@@ -59,7 +60,7 @@ def _of_tokens(there: list[Mapping[str, Any]], credited: bool) -> str:
     if not any(each.get(LOGPROBS) for each in there):
         return "It sent no log-probs, so the probability, ratio and KL of each token are not available."
     lacks = [(what, unknown) for key, what, unknown in _BY_TOKEN if not any(each.get(key) for each in there)
-             and (credited or key != "old_logprobs")]  # texts that were given have no old policy
+             and (credited or key != "old_logprobs")]  # given texts were sampled by no old policy
     if not lacks:
         return ""
     unknown = [each for _, each in lacks]

@@ -1,4 +1,5 @@
-"""The picture on the page without a run: a trainer sends lines, the lab shows curves and tokens. Pure."""
+"""The picture on the page without a run: a trainer sends lines, and the lab shows curves, completions and tokens.
+Pure."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _spread(groups: Sequence[np.ndarray], weights: Sequence[float]) -> tuple[np.
 
 def seeds_needed(found: Estimate, low: float, high: float, settings: int, level: float = LEVEL) -> int | None:
     """The fewest seeds of each setting with which `within` would decide in four of five repetitions, if the contrast
-    and the spread are as they were found; None where it takes more than MOST.
+    and the spread are as they were found; None if that is more than MOST.
 
     With n seeds of each of k settings the interval reaches t_ν s / √n from the mean, ν = k (n − 1), where s is taken
     from the interval that was `found`. It decides with probability POWER where the distance to the nearest edge is

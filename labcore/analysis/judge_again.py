@@ -47,7 +47,7 @@ KNOBS: Mapping[str, Any] = {"pattern": "", "length_low": 1, "length_high": 40, "
 def spec_for(run_id: str, by: str, knobs: Mapping[str, Any] | None = None, most: int = MOST) -> dict[str, Any]:
     """The job that judges a run as it is now. `by`: "task", a verifier, a function "FILE:name HASH", "judge", or the
     name of a reward model; `knobs` are those of `KNOBS` that it needs. Raises LabError if the run has no stored
-    completions; there is no such knob, or no such reward model."""
+    completions, or there is no such knob or reward model."""
     steps = step_files.steps_of(run_id, "samples")
     if not steps:
         raise LabError(f"The run {run_id} has stored no completions: only runs of language models do, with the knob "
@@ -277,7 +277,8 @@ def _moves(found: Change) -> str:
 
 
 def _agreement(reward: np.ndarray, score: np.ndarray) -> dict[str, float]:
-    """The share of completions with equal scores if these are 0 or 1; else Spearman's rank correlation if both vary."""
+    """The share of completions with equal scores if all rewards and scores are 0 or 1; otherwise Spearman's rank
+    correlation, or nothing if one of them does not vary."""
     if np.isin(reward, (0, 1)).all() and np.isin(score, (0, 1)).all():
         return {"same": float((reward == score).mean())}
     if np.ptp(reward) == 0 or np.ptp(score) == 0:

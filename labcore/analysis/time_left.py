@@ -14,13 +14,13 @@ from labcore.llm.sizing.pace import base_folder, setting
 from labcore.runs.spec.run_spec import RunSpec, base_spec
 from labcore.runs.store.rows import ACTIVE, RunRow
 
-NEWEST = 4  # runs of a setting that a pace is the mean of: what else ran beside them differs
+NEWEST = 4  # runs whose mean is the pace of a setting; one alone depends on what ran beside it
 PER_RUN = 0.4  # seconds: a process, the first and the last checkpoint
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of a setting: what it takes `once`, and each `step`."""
+    """The seconds of a run of a setting: `once` for each run, and `step` for each step."""
 
     once: float
     step: float
@@ -50,7 +50,7 @@ def earlier(runs: Iterable[RunRow]) -> dict[str, Pace]:
 
 
 def of_job(specs: Sequence[str], result: Mapping[str, Any]) -> dict[str, Pace]:
-    """The paces that the job `pace` measured of its specs."""
+    """The paces that the job `pace` measured for its specs."""
     return {text: Pace(**found) for text, found in zip(specs, result["paces"], strict=True) if found}
 
 
@@ -61,7 +61,7 @@ def bases(specs: Sequence[RunSpec]) -> list[RunSpec]:
 
 
 def unknown(specs: Sequence[RunSpec], known: Mapping[str, Pace]) -> list[RunSpec]:
-    """A run of each setting of which no pace is known."""
+    """One run of each setting whose pace is not known."""
     return list({text: spec for spec in specs if (text := setting(spec)) not in known}.values())
 
 
@@ -88,7 +88,7 @@ def estimate(specs: Sequence[RunSpec], known: Mapping[str, Pace], measured: Mapp
 
 @dataclass(frozen=True)
 class Progress:
-    """The number of runs in each state, and the steps that they have made and are to make.
+    """The number of runs in each state, the steps that they have made, and the steps that they will make in all.
 
     `left` is the estimated time left, seconds; None if no run is running or nothing is known. The estimate uses the
     speed of `from_runs` runs and assumes `places` runs at a time, as many as are running now. With early stopping it is
@@ -119,7 +119,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """The part of the work that is behind."""
+        """The share of the work that is done."""
         return (self.steps + self.spared) / self.of if self.of else 0.0
 
     @property

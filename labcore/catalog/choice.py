@@ -143,8 +143,9 @@ class Reward(Choice):
 
 @dataclass(frozen=True, eq=False)
 class Selection(Choice):
-    """A rule for which completions are learnt from. `kept` is its LaTeX. `group`: it compares completions of one
-    prompt. `refills`: groups of which nothing is kept are sampled again. `ranks`: by all that one earns."""
+    """A rule that selects the completions to learn from. `kept` is the LaTeX of its condition. `group`: it compares
+    completions of one prompt. `refills`: groups of which no completion is kept are sampled again. `ranks`: it ranks
+    completions by their total reward."""
 
     kept: str = ""
     group: bool = False

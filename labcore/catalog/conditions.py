@@ -29,7 +29,8 @@ def delayed(values: Values) -> bool:
 
 
 def off_policy(values: Values) -> bool:
-    """True if an online run learns from completions of other weights than the policy's: older or rounded ones."""
+    """True if an online run learns from completions that were not sampled by the policy's present weights, but by older
+    or rounded ones."""
     return delayed(values) or values.get("sampler_dtype", SAME_DTYPE) != SAME_DTYPE
 
 

@@ -40,7 +40,7 @@ _ALL = (
            "among the reward models of an ensemble.", r"\bar s_k", "Small. Where it grows, the policy has left the "
            "texts that they were trained on.", short="spread"),
     Metric("reward/step_score", "Score of the steps", "share of steps", "Mean score of the steps of completions: the "
-           "probability, by the process reward model, that a step is right. So it is the share of right steps that the "
+           "probability, by the process reward model, that a step is right. It is the share of right steps that the "
            "model expects.", r"\bar s",
            "Rises with the right steps. If it rises alone, the policy exploits the process reward model.",
            scale="rate", better="higher", short="score"),

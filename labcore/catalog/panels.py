@@ -19,8 +19,8 @@ FAMILIES: tuple[ChartFamily, ...] = get_args(ChartFamily)
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart: the metrics drawn on it, in order, all in the unit of the first, which its axis names. The first one
-    gives the headline number, unless the metrics are `peers`: then the chart has no headline number.
+    """One chart: the metrics drawn on it, in order. All have the unit of the first one, which the axis shows. The first
+    one gives the headline number, unless the metrics are `peers`: then the chart has no headline number.
 
     `family` says what its metrics are about: charts of one family share a hue. `small`: shares that are usually near
     zero, so that their axis ends soon after the largest instead of at 1. `groups`: it is about completions of one

@@ -94,7 +94,8 @@ def weights(text: str, count: int) -> list[float]:
 
 
 def of(knobs: Mapping[str, Any]) -> tuple[Term, ...]:
-    """The terms of a run's reward; none where it is no such sum, or cannot be read, which `terms` checks."""
+    """The terms of a run's reward; none if the reward is no sum of terms or its text is invalid. `terms` is the
+    function that reports an invalid text."""
     if knobs.get("reward_source") != SOURCE:
         return ()
     try:

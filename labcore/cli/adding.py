@@ -1,4 +1,5 @@
-"""The protocol `add(name, command, help)`, by which a module adds its commands; it returns the command's parser."""
+"""The protocol `add(name, command, help)`, by which a module adds its commands to the parser. It returns the command's
+parser."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable

@@ -77,7 +77,8 @@ def warn(*specs: RunSpec) -> None:
 
 
 def spec_of(options: argparse.Namespace) -> RunSpec:
-    """The spec that the options of `run` ask for. Raises LabError if they do not fit, or name what is not there."""
+    """The spec that the options of `run` ask for. Raises LabError if the options do not fit together, or name something
+    that does not exist."""
     environments.take(options)
     _take_preset(options)
     files = {key: path_of(getattr(options, key)) for key in ("prompts", "preferences", "text")
@@ -139,11 +140,9 @@ def _task_of_file(path: Path, task_key: str, usual: Kind, algorithm: str, knobs:
 
 
 def algorithm_of(options: argparse.Namespace) -> tuple[str, str, dict[str, Any]]:
-    """The algorithm's key, the name of the mix that is to be run (empty: none), and the knobs of a saved mix.
-
-    --algorithm names a row or a saved mix, --mix gives what is run a name of its own. Raises LabError if there is
-    neither.
-    """
+    """The algorithm's key, the name of the mix to run (empty: no mix), and the knobs of a saved mix. --algorithm names
+    a row or a saved mix; --mix gives the mix of this run a name of its own. Raises LabError if --algorithm names
+    neither a row nor a saved mix."""
     name = options.algorithm
     there = kind(options.kind).algorithms
     if name in there or options.kind != "llm":

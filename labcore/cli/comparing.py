@@ -82,7 +82,8 @@ def compare_runs(options: argparse.Namespace) -> int:
 
 
 def of_project(store: Store, project: str) -> list[str]:
-    """A project's runs that have made a step, and its imports, oldest first. Raises LabError where it has none."""
+    """The runs of a project that have made a step, and its imported metrics, oldest first. Raises LabError if it has
+    none of either."""
     rows = [(row.created, row.id, row.project) for row in store.runs(begun=True)]
     rows += [(each.created, each.id, each.project) for each in imported.listed(store)]
     found = [name for _, name, theirs in sorted(rows) if theirs.casefold() == project.casefold()]

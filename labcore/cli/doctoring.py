@@ -112,7 +112,8 @@ def _lines(each: Finding, since: str = "", command: str = "") -> Sequence[str]:
 
 
 def _command(row: RunRow | None, each: Finding) -> str:
-    """The command that sets the knob of a fix: in the run while it takes it, else in a fork; empty if neither can."""
+    """The command that sets the knob of a fix: in the run while the run is active and can take the change, otherwise in
+    a fork; empty if neither is possible."""
     if row is None or not each.knob:
         return ""
     [knob] = [knob for knob in knobs_of(row.spec.row, row.spec.task_row) if knob.key == each.knob]

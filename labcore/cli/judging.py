@@ -39,7 +39,7 @@ def add_to(add: Add) -> None:
 
 
 def judged(options: argparse.Namespace) -> int:
-    """Print the result, the means by step, and completions with different scores; save the result with the run."""
+    """Print the result, the means by step, and completions whose scores differ. The result is saved with the run."""
     Store().run(options.run)  # an unknown name must not become a path
     if options.most < 1:
         raise LabError(f"--most is {options.most}: give a number of completions from 1.")

@@ -35,8 +35,8 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def knobs_of(options: argparse.Namespace) -> dict[str, str]:
-    """The knobs of these options, whose functions this process then has; none without them. Raises LabError if there is
-    no such function or judge, or they do not go together."""
+    """The knobs that these options set; none without them. The functions are registered in this process. Raises
+    LabError if there is no such function or judge, or they do not fit together."""
     given = {"reward_model": options.reward_model, "judge_model": options.judge_model,
              "judge_instruction": options.judge_instruction,
              "judge_url": None if options.judge is None else judge.allow(options.judge)}
@@ -75,7 +75,8 @@ def register(words: Sequence[str], run: RunRow) -> None:
 
 
 def check(spec: RunSpec) -> None:
-    """Check before a run that its rows have the columns its functions need. Raises LabError if one is missing."""
+    """Check before a run that its rows have the columns that its reward functions ask for. Raises LabError if one is
+    missing."""
     if terms := reward_terms.of(spec.knobs):
         columns = reward_call.columns_of(make_task(spec.task_row, spec.knobs, spec.data))
         reward_call.check_columns(terms, columns)

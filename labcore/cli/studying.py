@@ -92,8 +92,8 @@ def _runs(store: Store, chosen: Study) -> plan.Runs:
 
 
 def _run(store: Store, chosen: Study, quiet: bool) -> None:
-    """Run the reward models, if there are any to run, then the rest; in the foreground. Ctrl-C stops them all. Raises
-    LabError if some did not finish."""
+    """Run the reward models, if any are missing, then the rest, in the foreground. Ctrl-C stops all of them. Raises
+    LabError if some runs did not finish."""
     for _ in range(2 if chosen.scorers else 1):
         specs = plan.missing(chosen, _runs(store, chosen))
         if not specs:

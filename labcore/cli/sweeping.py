@@ -170,7 +170,8 @@ def wait(store: Store, sweep_id: str, launcher: Launcher) -> set[str]:
 
 
 def _first_in_line(store: Store, sweep_id: str) -> str:
-    """The runs for which the oldest queued run of a sweep waits, the next to be started; empty if unknown."""
+    """The sentence that names the runs for which the next queued run of a sweep waits; empty if there is nothing to
+    say."""
     first = list(store.queued(sweep_id))[:1]
     found = list(store.runs_named(first).values())  # none where it has just been deleted
     going = places.going(store, found)

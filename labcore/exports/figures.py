@@ -74,7 +74,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure: the metric of its axis, whether shares are `small`, its lines, and changes of knobs: (x, text)."""
+    """One figure: the metric on its axis, whether its shares are `small`, its lines, and the changes of knobs as (x,
+    text)."""
 
     name: str
     metric: Metric
@@ -89,8 +90,8 @@ def write(store: Store, run_ids: Sequence[str], folder: Path | str, axis: str = 
     """Write every chart of the runs into `folder`, and `captions.md`. Returns the files.
 
     Of one run a figure has all lines of its chart; of several the chart's first metric, a line for each setting, with
-    the band over its seeds. Raises LabError if there is no such run or nothing to draw, the axis is not theirs, or the
-    folder cannot be written.
+    the band over its seeds. Raises LabError if there is no such run or nothing to draw, the runs do not have the axis,
+    or the folder cannot be written.
     """
     charts, settings = charts_of(store, run_ids, axis, smoothing)
     folder = path_of(folder)

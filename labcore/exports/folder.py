@@ -54,12 +54,13 @@ TEACHER = "teacher"  # the folder of a teacher that is a model of this lab
 
 def export_run(store: Store, run_id: str, folder: Path | str, tensorboard: bool = False, merged: bool = False,
                best: bool = False) -> Path:
-    """Write the run into `folder`, made if need be; what an earlier export left there is replaced. Returns it.
+    """Write the run into `folder`, which is created if needed. Files of an earlier export there are replaced. Returns
+    the folder.
 
-    The checkpoint is the newest, or with `best` that which is the best by held-out rows. `tensorboard` adds the metrics
-    as an event file of TensorBoard. `merged` adds, where the checkpoint is an adapter, the folder `merged`: the whole
-    model, for which torch is loaded. A watched run has no checkpoint. Raises LabError if there is no such run, it has
-    no checkpoint yet or no best one, or the folder cannot be written.
+    The checkpoint is the newest, or with `best` the best by held-out rows. `tensorboard` adds the metrics as an event
+    file of TensorBoard. If the checkpoint is an adapter, `merged` adds the folder `merged` with the whole model, for
+    which torch is loaded. A watched run has no checkpoint. Raises LabError if there is no such run, it has no
+    checkpoint yet or no best one, or the folder cannot be written.
     """
     folder = path_of(folder)
     row = store.run(run_id)
@@ -154,7 +155,8 @@ def write_knobs(path: Path, changes: Sequence[Change]) -> None:
 
 
 def _copy_checkpoint(run_id: str, target: Path, best: bool) -> None:
-    """Copy the newest policy, or the best. Once more if the worker deletes it meanwhile for a newer or better one."""
+    """Copy the newest policy, or the best. The worker may delete it meanwhile because there is a newer or better one;
+    then that one is copied instead."""
     folder = run_folder(run_id)
     while True:
         step = checkpoint.best_step(folder) if best else checkpoint.newest_step(folder)

@@ -68,8 +68,8 @@ def write(session: State, folder: Path) -> None:
 
 
 def read(session: State, folder: Path) -> None:
-    """Go on from the checkpoint in `folder`, in place; a session has read its reward models as it started. Raises
-    LabError if a file is missing or damaged, or does not fit the session."""
+    """Continue from the checkpoint in `folder`: change the session in place. The session read its reward models when it
+    started. Raises LabError if a file is missing or damaged, or does not fit the session."""
     try:
         _read(session, folder)
     except torch.OutOfMemoryError:  # a RuntimeError that is not the checkpoint's fault

@@ -114,7 +114,8 @@ def _by_room(going: Sequence[Line], limit: int, turn_tokens: int) -> Iterator[tu
 
 
 def _answered(rendering: Rendering, going: Sequence[Line], drawn: Completions, limit: int, last: bool) -> list[Line]:
-    """Add the sampled turn and its observation to each episode; return what continues, none after the `last` turn."""
+    """Add the sampled turn and its observation to each episode. Returns the episodes that continue; none after the
+    `last` turn."""
     found, texts = list[Line](), decode(rendering.tokenizer, drawn, rendering.ends)
     turns = zip(going, texts, drawn.ids.tolist(), drawn.lengths.tolist(), drawn.sampled_logprobs.tolist(),
                 drawn.truncated.tolist(), strict=True)

@@ -23,7 +23,8 @@ from labcore.tasks.task import Problem
 
 
 def score_metrics(rewards: Rewards, completions: Completions) -> dict[str, float]:
-    """The mean reward, the share of right completions and the lengths. Unscored ones are not in the mean reward."""
+    """The mean reward, the share of right completions and the lengths. Completions that could not be scored do not
+    count in the mean reward."""
     scored = rewards.total[~rewards.total.isnan()].float()
     metrics = {} if not len(scored) else {
         "reward": float(scored.mean()), "reward_std": float(scored.std(correction=min(1, len(scored) - 1)))}
@@ -108,8 +109,8 @@ def _evaluate(session: LlmSession) -> Evaluation:
 
 
 def kl_to_reference(session: LlmSession, generated: Generated) -> dict[str, float]:
-    """The KL of the policy to its reference, estimated from completions that the policy has just sampled; empty without
-    a reference."""
+    """The KL of the policy to its reference, estimated from completions that the policy has just sampled; empty if the
+    run has no reference."""
     if REFERENCE not in session.models:
         return {}
     completions = generated.completions

@@ -96,7 +96,8 @@ class Batch:
         return self.batch.problems[:len(self.batch.problems) - self.again]
 
     def of_new(self, values: Tensor) -> Tensor:
-        """The values (B,) of completions in groups that no earlier batch had, so that each group counts once."""
+        """The values (B,) of completions in groups that no earlier batch had. With these, statistics of a run count
+        each group once."""
         return values[:len(self.new_problems) * self.batch.group_size]
 
     @property

@@ -74,8 +74,8 @@ class Fit:
 def fitted(rendering: Rendering, rows: Sequence[Asked], room: int, knobs: Mapping[str, Any],
            besides: Mapping[str, Sequence[Asked]] = MappingProxyType({})) -> Fit:
     """Check the training rows and those of further files (`besides`, by file name), and leave out or cut unusable ones
-    as the knobs `long_prompts` and `unusable_rows` say. Raises LabError if some cannot be used, and are not to be left
-    out; or none is left to train on."""
+    as the knobs `long_prompts` and `unusable_rows` say. Raises LabError if rows cannot be used and must not be left
+    out, or no row is left to train on."""
     every = (*rows, *(row for some in besides.values() for row in some))
     names = {id(row): name for name, some in besides.items() for row in some}
     found = sorted((replace(each, of=names.get(id(each.row), OWN)) for each in misfits(rendering, every, room)),
@@ -160,9 +160,10 @@ def _counted(count: int, noun: str) -> str:
 
 
 def check_room(session: State) -> None:
-    """Check that the length limit and every prompt of the user's file fit the context together; leave rows out where
-    the run is to, and have the next record say so. Raises LabError if they do not; said before the first step, not when
-    such a prompt is drawn. A limit that is raised during the run cuts the completions at the context's end instead."""
+    """Check that the length limit and every prompt of the user's file fit the context together; leave out rows that do
+    not fit if the run's knobs say so, and have the next record name them. Raises LabError if the limit and a prompt do
+    not fit, before the first step, not when such a prompt is drawn. If the limit is raised during the run, completions
+    are cut at the end of the context instead."""
     if int(session.knobs["max_new_tokens"]) >= session.context:
         raise LabError(f"`max_new_tokens` {session.knobs['max_new_tokens']} leaves no room for a prompt in the model's "
                        f"context of {session.context} tokens: use {session.context - 1} or less.")

@@ -90,8 +90,8 @@ def counted(spec: RunSpec, models: Mapping[str, nn.Module]) -> list[Held]:
 
 
 def networks_of(spec: RunSpec) -> dict[str, nn.Module]:
-    """The networks as a session equips itself with them, without their numbers, which take no memory. Raises LabError
-    if the model cannot be used."""
+    """The networks as a session equips itself with them, without values, so they take no memory. Raises LabError if the
+    model cannot be used."""
     with torch.device("meta"):
         return _networks(spec)
 
@@ -146,11 +146,10 @@ def _of_config(folder: Path) -> PreTrainedModel:
 
 
 def measure(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The job `cost` of `spec["spec"]`: bytes of its `weights`, `gradients`, `optimizer` and `activations`, by how
-    much the process grew at its `peak` (without the files of libraries), the `seconds` of each of some steps, and
-    `measured`, when (s since 1970).
-    With one thread the seconds are the processor's, which other programs do not change. Raises LabError if it cannot be
-    run."""
+    """The job `cost` of `spec["spec"]`: bytes of its `weights`, `gradients`, `optimizer` and `activations`, by how much
+    the process grew at its `peak` (without the files of libraries), the `seconds` of each of some steps, and
+    `measured`, the time of the measurement (s since 1970). With one thread the seconds are the processor's, which other
+    programs do not change. Raises LabError if the run cannot be made here."""
     run = RunSpec.from_json(spec["spec"])
     knobs = {**run.knobs, "eval_every": RARELY} if "eval_every" in run.knobs else run.knobs
     torch.set_num_threads(run.threads)

@@ -14,14 +14,14 @@ from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.spec.vllm import by_vllm
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # the names in malloc.h
-FREE_BYTES, OWN_BYTES = 2**31 - 1, 2**30  # kept while they are free, at the most; from which on a block is on its own
+FREE_BYTES, OWN_BYTES = 2**31 - 1, 2**30  # bytes: the most free memory to keep; blocks that get their own mapping
 
 
 def keep_freed() -> None:
     """Have glibc keep freed memory for the next tensors of this process.
 
-    Otherwise it returns every large block to the system, which clears each of its pages before it gives them out again:
-    about a twentieth of a step of a large model, and more on a machine that is short of memory.
+    Otherwise glibc returns every large block to the system, which clears each page before a process gets it again. That
+    takes about a twentieth of a step of a large model, and more on a machine that is short of memory.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt:

@@ -62,7 +62,8 @@ NETWORKS: Mapping[str, Network] = {
 
 
 def needed(spec: RunSpec, knobs: Mapping[str, Any]) -> list[str]:
-    """The networks that a run needs: those of its row, and a critic if and only if its advantage needs values."""
+    """The networks that a run needs: the networks of its row, with a critic if and only if its advantage needs
+    values."""
     critic = "advantage" in knobs and choices.ADVANTAGE[str(knobs["advantage"])].critic
     return [name for name in NETWORKS if (critic if name == CRITIC else name in spec.row.models)]
 

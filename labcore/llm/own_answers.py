@@ -39,7 +39,8 @@ class OwnAnswers:
 
 
 def learn_answers(session: LlmSession, pairs: Sequence[Pair]) -> OwnAnswers:
-    """Add the gradient of the loss of the pairs' own answers. Raises LabError if a pair has no answer."""
+    """Add the gradient of the loss on the pairs' own answers to the policy's gradient. Raises LabError if a pair has no
+    answer."""
     texts = _answers(pairs)
     prompts, answers = encode_answers(session.rendering, pairs, texts, session.context, session.device)
     tokens, loss, logprobs = int(answers.mask.sum()), 0.0, list[float]()

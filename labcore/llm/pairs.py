@@ -176,7 +176,8 @@ def _pair(problem: Problem, generated: Generated, chosen: int, rejected: int) ->
 
 
 def _between(problem: Problem, sides: tuple[Generated, Generated], row: int, lost: bool) -> Pair:
-    """A pair of a completion of the policy and one of the reference; the policy's is rejected if it `lost`."""
+    """A pair of a completion of the policy and one of the reference. The policy's completion is the rejected side if it
+    `lost`."""
     ours, theirs = ((side, row) for side in sides)
     return replace(_of_sides(problem, theirs, ours), theirs="chosen") if lost else replace(
         _of_sides(problem, ours, theirs), theirs="rejected")

@@ -77,7 +77,8 @@ def totals(scores: Tensor, by: str) -> list[float]:
 
 
 def verifier_scores(session: LlmSession, problems: list[Problem], generated: Generated, answers: list[Steps]) -> Tensor:
-    """1 for each step after which the answer can become right, else 0; NaN where there is no step. (B, K) float64"""
+    """1 for each step after which the answer can still become right, else 0; NaN where there is no step. (B, K)
+    float64"""
     labels = verified_steps(session, problems, generated, answers)
     most = max(map(len, labels))
     steps = tensors([[1.0] * len(row) for row in labels], most, CPU) > 0

@@ -24,7 +24,7 @@ ROUNDS = 8  # draws from a task that makes its prompts afresh, until the pool ha
 
 def next_problems(session: LlmSession, count: int, rng: np.random.Generator) -> list[Problem]:
     """The next `count` prompts of a run, from its pool if it has one, otherwise drawn from the task by `rng`. Raises
-    LabError if prompts are to be chosen by their level, and have none."""
+    LabError if the run chooses prompts by their level and these have no level."""
     if not session.knobs.get("prompt_pool"):
         return next_rows(session, session.task.problems, count, rng)
     pool, rates = _pool(session), rates_of(session)
@@ -46,7 +46,8 @@ def _drawn(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndar
 
 
 def _repeated(weights: np.ndarray, share: float, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `count` places, more than there are, so some repeat: by their weights, and a `share` uniformly."""
+    """Draw `count` places. There are fewer places than that, so some repeat: a `share` of them is drawn uniformly, the
+    others by their weights."""
     if (weights == weights[0]).all():
         return rng.choice(len(weights), count)
     return rng.choice(len(weights), count, p=(1 - share) * weights / weights.sum() + share / len(weights))

@@ -54,7 +54,8 @@ def published(name: str, knobs: Mapping[str, Any]) -> TextScorer | TextStepScore
 
 
 def _check_steps(knobs: Mapping[str, Any], name: str, scorer: nn.Module) -> None:
-    """Check that a reward model scores whole answers or steps, as the reward source asks. Raises LabError if not."""
+    """Check that a reward model scores whole answers or steps, as the run's reward source requires. Raises LabError if
+    it scores the other kind, or learnt steps with another `step_separator` than the run's."""
     wanted = choices.scores_steps(knobs)
     if wanted and not scores_steps(scorer):
         raise LabError(f"The reward model {name} scores whole answers, not steps: set `reward_source=reward_model`, or "
@@ -70,7 +71,7 @@ def _check_steps(knobs: Mapping[str, Any], name: str, scorer: nn.Module) -> None
 
 def check_rewards(knobs: Mapping[str, Any], task: TextTask) -> None:
     """Check that each reward function is there and finds its columns in the task's rows, and that the judge may be
-    asked. Raises LabError if it is not so."""
+    asked. Raises LabError if a function or a column is missing, or the judge may not be asked."""
     reward_call.check_columns(reward_terms.of(knobs), reward_call.columns_of(task))
     for source in map(choices.REWARD.__getitem__, choices.sources_of(knobs)):
         if source.process and not source.scorer and not isinstance(task, StepTask):

@@ -77,7 +77,8 @@ class Rewards:
 
 
 def verifier(task: TextTask, problems: list[Problem], texts: list[str], completions: Completions) -> Rewards:
-    """R = the score by the task's verifier; for an episode Σ_k r_k, the rewards of its turns. (B,)"""
+    """R = the score by the task's verifier; for an episode Σ_k r_k, the rewards that the environment gave for its
+    turns. (B,)"""
     return replace(verdict(task, problems, texts), of_turns=rewards_at_turns(texts, completions))
 
 

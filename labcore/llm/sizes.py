@@ -67,7 +67,7 @@ def of(spec: RunSpec) -> Sizes:
 
 
 def _longest(spec: RunSpec, task: TextTask, policy: Any) -> tuple[int, int]:
-    """Tokens of the longest prompt as the run writes it, and of the longest given answer with its end; 0 where answers
+    """The tokens of the longest prompt as the run writes it, and of the longest given answer with its end; 0 if answers
     are sampled."""
     rendering, rows = Rendering.of(_tokenizer(spec, task), policy, spec.knobs), [*_rows(spec, task)]
     made = [rendering.answers([row], given, [True] * len(given)) for row, given in rows if given]
@@ -134,7 +134,8 @@ def speed(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_threads(layers: list[list[Tensor]], head: list[list[Tensor]], threads: int) -> list[list[float]]:
-    """Seconds on a processor: by the clock, but at most one thread's processor time, which no other program changes."""
+    """Seconds on a processor, by the clock, but never more than the processor time of a single thread, which other
+    programs do not change."""
     torch.set_num_threads(1)
     alone = [[_seconds(weights, rows, time.thread_time) for rows in ROWS] for weights in (layers, head)]
     if threads == 1:

@@ -153,7 +153,8 @@ class State:
 
     @property
     def prompt_room(self) -> int:
-        """The most tokens of a prompt, so that a completion of the run's initial length limit fits behind it."""
+        """The largest number of tokens that a prompt may have, so that a completion of the run's initial length limit
+        fits behind it."""
         return max(1, self.context - int(self.spec.knobs["max_new_tokens"]))
 
     @property
@@ -192,7 +193,8 @@ class State:
 
 @dataclass(frozen=True)
 class SmallState:
-    """The fields that `COUNTERS`, `PAIRS`, `QUEUES` and `LEARNT` name, and the states of the two generators."""
+    """The fields of a state that `COUNTERS`, `PAIRS`, `QUEUES` and `LEARNT` name, and the states of its two
+    generators."""
 
     fields: dict[str, Any]
     rng: Any

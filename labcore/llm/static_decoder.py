@@ -86,7 +86,8 @@ def keep_top(logprobs: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
 
 
 class ModelSteps:
-    """Decoding steps by the model's own code with a cache of fixed size, for what `fused.Decoding` does not support."""
+    """Decoding steps by the model's own code with a cache of fixed size, for architectures that `fused.Decoding` does
+    not support."""
 
     def __init__(self, model: Network, shape: Shape):
         weight, columns = next(model.parameters()), shape.width + shape.limit
@@ -112,7 +113,8 @@ class ModelSteps:
         """Rows that have ended are computed on."""
 
     def step(self, ids: Tensor, positions: Tensor, seen: Tensor) -> Tensor:
-        """The logits after one more token of each row: `ids`, `positions` (B,); `seen` (1,) are there. -> (B, V)"""
+        """The logits after one more token of each row: `ids` and `positions` are (B,); the cache already holds `seen`
+        (1,) tokens. -> (B, V)"""
         self._mask.index_fill_(3, seen + self._shape.width, 0)
         logits: Tensor = self._model(input_ids=ids[:, None], attention_mask=self._mask, position_ids=positions[:, None],
                                      past_key_values=self._cache, use_cache=True).logits

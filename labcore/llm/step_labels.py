@@ -76,7 +76,8 @@ def monte_carlo(session: LlmSession, prompts_per_step: int, group_size: int, lab
 
 
 def of_rows(session: LlmSession, rows: Sequence[Problem]) -> Labelled:
-    """Rows of the file with their own labels. Raises LabError if each token is to be a step, and a step has several."""
+    """Rows of the user's file with their own labels. Raises LabError if `step_separator` is empty, so that each token
+    is a step, and a row has a step of several tokens."""
     separator, found = separator_of(session.knobs), [labelled_steps(row) for row in rows]
     answers = [given_steps(session.tokenizer, texts, separator) for texts, _ in found]
     for row, each in zip(rows, answers, strict=True):

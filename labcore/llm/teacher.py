@@ -51,7 +51,8 @@ def _with_likeliest(logits: Tensor, ids: Tensor, temperature: float) -> tuple[Te
 
 def with_agreement(logits: Tensor, ids: Tensor, likeliest: Tensor, temperature: float,
                    entropy_grad: bool) -> tuple[Tensor, ...]:
-    """log π, entropy, whether the policy's likeliest token is the teacher's. (..., V), (...), (...) -> (...) each"""
+    """log π, the entropy, and whether the policy's most likely token is the teacher's. (..., V), (...), (...) -> (...)
+    each"""
     return (*logprobs_and_entropy(logits, ids, temperature, entropy_grad), logits.detach().argmax(-1) == likeliest)
 
 

@@ -36,7 +36,7 @@ class Context(NamedTuple):
 
 
 def _or_nothing(text: str) -> str:
-    """The text as it is; "" for a blank one."""
+    """The text; "" if it is blank."""
     return text if text.strip() else ""
 
 

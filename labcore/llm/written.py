@@ -27,7 +27,8 @@ def next_writer(session: LlmSession) -> str:
 
 @part_of("answers to learn from")
 def written(session: LlmSession, writer: str, problems: list[Problem]) -> tuple[list[Problem], Examples]:
-    """The problems with an answer each that the network `writer` samples without a gradient, and these as tokens."""
+    """The problems, each with an answer sampled by the network `writer`, and these examples as tokens. No gradient
+    flows through the sampling."""
     model = session.models[writer]
     assert isinstance(model, PreTrainedModel)
     found = generate(session, model, problems, 1, Sampling.of(session.knobs))

@@ -28,8 +28,8 @@ class Best:
 
 
 def measured(step: int, metrics: Mapping[str, float]) -> Best | None:
-    """The row of a step as a candidate; None where nothing was measured. The first row of a run has what was true
-    before training, so it is the checkpoint of step 0."""
+    """The row of a step as a candidate; None if nothing was measured. The first row of a run has measurements from
+    before training, so it stands for the checkpoint of step 0."""
     keys = next((keys for keys in BY if keys[0] in metrics), ())
     if not keys:
         return None

@@ -16,7 +16,7 @@ UNWRITABLE = (errno.EACCES, errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ENXIO
 
 
 class Ended(Exception):
-    """The run ends here as it was asked to: in `state`, for the reason given."""
+    """The run ends here as requested: in `state`, for the reason given."""
 
     def __init__(self, state: str, message: str):
         self.state = state
@@ -26,7 +26,8 @@ class Ended(Exception):
 def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
     """The state and the message of a run that `error` ended after `step` steps.
 
-    What nobody foresaw is written to the run's log in full, and so is a file that cannot be written or read.
+    An unexpected error is written to the run's log in full, and so is an error of a file that cannot be written or
+    read.
     """
     if isinstance(error, Ended):
         return error.state, str(error)
@@ -50,7 +51,7 @@ def ending(error: BaseException, run_id: str, step: int) -> tuple[str, str]:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
             traceback.print_exception(error, file=file)
-    except OSError:  # the run must end in words all the same
+    except OSError:  # the run must end with a message even so
         return "failed", message
     return "failed", f"{message} The details are in its log, {log} on {platform.node()}"
 
@@ -63,7 +64,7 @@ def disk_full(error: BaseException) -> bool:
 
 
 def no_room() -> str:
-    """The sentence for a full disk, which may be that of temporary files or of the output."""
+    """The sentence for a full disk. It may be the disk of temporary files or of the output."""
     return f"A disk is full, most likely the one that holds {home()}: free some space, then try again."
 
 
@@ -82,7 +83,7 @@ def no_process(error: OSError, seconds: float) -> str:
 
 
 def not_started(error: LabError | OSError) -> str:
-    """Why no process could be started for something, and what to do."""
+    """The sentence on why no process could be started, and what to do."""
     if isinstance(error, LabError):
         return str(error)
     return (f"No process could be started for this ({os_reason(error)}): let other runs or programs end, or "

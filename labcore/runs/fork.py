@@ -1,4 +1,4 @@
-"""Forks: runs that begin where another run was at one of its checkpoints, with other knobs or another algorithm.
+"""Forks: runs that begin at a checkpoint of another run, with other knobs or another algorithm.
 
 A fork counts its steps on from there. With the same knobs and common random numbers (`twin`) it repeats its parent bit
 for bit. Left out: another task or model, and knobs that shape what the checkpoint holds (the number of environments,
@@ -42,12 +42,12 @@ def fork_spec(store: Store, run_id: str, step: int | None = None, *, algorithm: 
               steps: int | None = None) -> RunSpec:
     """The spec of a fork of `run_id` at the checkpoint of `step` (None: the newest); `store.create` makes the run.
 
-    Its knobs are the parent's as they were there, then `knobs`. Another algorithm has its own defaults, except where
-    the parent's value of the very same knob was chosen. `steps` is the step at which it ends: the parent's, or where
-    the parent is at its end, as many again. `twin`: common random numbers, the parent's; else they begin anew from
-    `seed` (None: one that no fork of this run has). A change that counts first in step s is undone by a fork at the
-    newest checkpoint before s. Raises LabError if there is no such run or checkpoint, the two algorithms share nothing,
-    or a value cannot be.
+    Its knobs are the parent's values at that step, changed by `knobs`. Another algorithm has its own defaults, except
+    where the parent's value of the very same knob was chosen. `steps` is the step at which it ends, by default the
+    parent's; if the fork begins there, as many steps again. `twin`: the fork continues the parent's random numbers;
+    otherwise they begin anew from `seed` (None: a seed that no fork of this run has). A change that counts first in
+    step s is undone by a fork at the newest checkpoint before s. Raises LabError if there is no such run or checkpoint,
+    the two algorithms share no network, or a value is not allowed.
     """
     row = store.run(run_id)
     check_ours(row.spec)
@@ -78,7 +78,7 @@ def steps_to_fork(run_id: str) -> list[int]:
 
 
 def optimizer_note(run_id: str, step: int) -> str:
-    """A sentence on what is not exact in a fork of `run_id` at the checkpoint of `step`; mostly empty."""
+    """A sentence on the inexactness of a fork of `run_id` at the checkpoint of `step`; usually empty."""
     if checkpoint.keeps_optimizer(run_folder(run_id), step):
         return ""
     return (f"The checkpoint of step {step:,} holds the weights without the optimizer state, to save disk space: the "
@@ -102,7 +102,7 @@ def _checkpointed(run_id: str, step: int | None) -> int:
 
 
 def carried(parent: RunSpec, values: Mapping[str, Value], algorithm: str) -> dict[str, Value]:
-    """Of the parent's knobs those that a fork by another algorithm begins with.
+    """The knobs of the parent with which a fork by another algorithm begins.
 
     The same knob, not just the same name: where its value was chosen, or cannot change.
     """
@@ -144,8 +144,8 @@ def _fixed(knob: Knob, parent: RunSpec) -> bool:
 
 
 def check(parent: RunSpec, spec: RunSpec) -> None:
-    """Check that the fork `spec` can start from a checkpoint of `parent`. Raises LabError if their algorithms share
-    nothing, or a knob that cannot change is another one."""
+    """Check that the fork `spec` can start from a checkpoint of `parent`. Raises LabError if their algorithms share no
+    network, or a knob differs that a fork cannot change."""
     row, theirs = spec.row, parent.row
     if not set(row.models) & set(theirs.models):
         raise LabError(f"{theirs.label} trains {' and '.join(theirs.models)}, {row.label} {' and '.join(row.models)}: "
@@ -158,7 +158,8 @@ def check(parent: RunSpec, spec: RunSpec) -> None:
 
 
 def beginning(run_id: str, spec: RunSpec) -> tuple[RunSpec, Path]:
-    """The parent's spec and checkpoint that the fork `run_id` starts from. Raises LabError if both are gone."""
+    """The parent's spec, and its checkpoint from which the fork `run_id` starts. Raises LabError if the fork has no
+    copy of them yet and the parent or its checkpoint is gone."""
     assert spec.parent is not None, "only a fork has a beginning"
     parent, step = spec.parent
     start = run_folder(run_id) / START
@@ -182,7 +183,7 @@ def _left(row: RunRow) -> int:
 def lineage(store: Store, run_id: str) -> list[Branch]:
     """The tree of forks that a run is part of, each run before its forks, these by step and age.
 
-    Where a parent was deleted, its fork is the root. Raises LabError if there is no such run.
+    If a parent was deleted, its fork is the root. Raises LabError if there is no such run.
     """
     root, passed = store.run(run_id), {run_id}
     while root.spec.parent and root.spec.parent[0] not in passed:  # else somebody changed the store

@@ -1,9 +1,9 @@
 """Early stopping of a sweep by asynchronous successive halving (ASHA): which runs continue at which steps.
 
 At `min_steps`, and each time that it has made `factor` times as many, a run continues if it is among the best of those
-that have reached that step by then, 1 of `factor`; nobody waits for the others. The rule is Optuna's
-`SuccessiveHalvingPruner`. What it is asked is kept as events `rung` of the runs: asked again in their order it says the
-same, so that a decision survives every process.
+that have reached that step by then, 1 of `factor`; no run waits for others. The rule is Optuna's
+`SuccessiveHalvingPruner`. Its inputs are kept as events `rung` of the runs. Replayed in their order they give the same
+decisions, so decisions survive every process.
 
 Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020. Imports Optuna only to decide.
 """
@@ -23,7 +23,7 @@ from labcore.runs.files.untrusted import json_of
 from labcore.runs.spec.run_spec import RunSpec
 
 FACTORS = (2, 10)  # the bounds of the reduction factor
-LAST = 5  # a run is judged by the rows in as many steps, as it is at its end (`compare.statistics.LAST`)
+LAST = 5  # steps whose rows count for a decision, as for a run's final value (`compare.statistics.LAST`)
 MISSING = ("Early stopping needs Optuna, which is not installed: run pip install -r requirements-sweeps.txt, or start "
            "the sweep without early stopping.")
 _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -31,7 +31,8 @@ _SHARES = ("half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "n
 
 @dataclass(frozen=True)
 class Halving:
-    """The early stopping of a sweep: its metric, the first decision's step, and `factor`: one of so many continues."""
+    """The early stopping of a sweep: its metric, the step of the first decision, and `factor`: one in `factor` runs
+    continues."""
 
     metric: str
     min_steps: int
@@ -77,7 +78,7 @@ def _share(factor: int) -> str:
 
 
 def metrics_of(spec: RunSpec) -> list[str]:
-    """The metrics of a run's charts that say what is better, the headline first."""
+    """The metrics of a run's charts that have a better direction, the headline metric first."""
     shown = [key for panel in spec.row.charts(spec.task_row) for key in PANELS[panel].metrics]
     return [key for key in dict.fromkeys(shown) if METRICS[key].better and METRICS[key].about == "training"
             and METRICS[key].kind in ("", spec.kind)]
@@ -89,7 +90,7 @@ def usual(spec: RunSpec) -> Halving:
 
 
 def check(how: Halving, specs: Sequence[RunSpec]) -> None:
-    """Raise LabError where these runs cannot be stopped early so, or Optuna is not installed."""
+    """Raise LabError if these runs cannot be stopped early by `how`, or Optuna is not installed."""
     low, high = FACTORS
     if not low <= how.factor <= high:
         raise LabError(f"The reduction factor of early stopping is {how.factor}: give a whole number from {low} to "
@@ -107,7 +108,7 @@ def check(how: Halving, specs: Sequence[RunSpec]) -> None:
 
 
 def lacks_optuna() -> bool:
-    """True if nobody here could decide."""
+    """True if Optuna, which makes the decisions, is not installed."""
     return find_spec("optuna") is None
 
 
@@ -123,10 +124,11 @@ def value_at(step: int, steps: Sequence[int], values: Sequence[float | None]) ->
 
 
 class Rungs:
-    """Optuna's pruner over the runs of a sweep. To be told in the order in which the runs reached their rungs."""
+    """Optuna's pruner over the runs of a sweep. `came` must be called in the order in which the runs reached their
+    rungs."""
 
     def __init__(self, how: Halving) -> None:
-        import optuna  # here: whoever reads a sweep does without it
+        import optuna  # here, because reading a sweep does not need it
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._study = optuna.create_study(

@@ -1,8 +1,8 @@
 """A job is a pure function of a JSON spec, named by the spec's hash, so that asking twice costs nothing.
 
-`RL_LAB_HOME/jobs/<id>` holds spec.json, and then result.json or error.json, each complete or not there. Who wants one
-asks the launcher and looks for the file; `compute` does it here and now. Left out: priorities, and any state between
-two jobs.
+`RL_LAB_HOME/jobs/<id>` holds spec.json, and then result.json or error.json, each complete or not there. A program that
+wants a result asks the launcher and looks for the file; `compute` computes it in this process. Left out: priorities,
+and any state between two jobs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ JOBS = {
     "judge_again": "labcore.analysis.judge_again:judge_again",
 }
 FETCHING = ("dataset", "download")  # which wait for the network and hardly compute
-DOING = "doing.txt"  # in a job's folder: what its process is doing
+DOING = "doing.txt"  # in a job's folder: the activity of its process
 VERSION = 2  # part of every id: counts up when a job gives another result for the same spec
 KEEP, KEEP_BYTES = 200, 64 * 2**20  # ended jobs that stay, at most
 _ID = re.compile("[0-9a-f]{16}")
@@ -91,8 +91,8 @@ def log_file(job: str) -> Path:
 
 
 def put(spec: Spec) -> str:
-    """Write the spec down so that a worker can do it; return the job's id. Raises LabError if it cannot be written; or
-    nothing has become of it, in a lab that is shared for reading."""
+    """Write the spec of a job so that a worker can do the job. Returns the job's id. Raises LabError if the spec cannot
+    be written, or if the lab is shared for reading and the job has not been done before."""
     job = job_id(spec)
     if ended(job):
         return job
@@ -106,7 +106,8 @@ def put(spec: Spec) -> str:
 
 
 def outcome(job: str) -> Outcome | None:
-    """The outcome of the job; None while there is none. A damaged file is said in place of its error."""
+    """The outcome of the job; None while there is none. For a damaged file, a sentence that says so takes the place of
+    its error."""
     for name in ("result", "error"):
         try:
             found = written.read(folder(job) / f"{name}.json", dict, "try again, which computes it anew")
@@ -119,12 +120,13 @@ def outcome(job: str) -> Outcome | None:
 
 
 def ended(job: str) -> bool:
-    """True if anything has become of the job."""
+    """True if the job has a result or an error."""
     return any((folder(job) / f"{name}.json").exists() for name in ("result", "error"))
 
 
 def forget(job: str) -> None:
-    """Take the job's files away, so that it is done anew when it is asked for again: not where nothing is done."""
+    """Delete the job's files, so that it is done anew at the next request. Does nothing in a lab that is shared for
+    reading."""
     if read_only():
         return
     _remove(folder(job))
@@ -148,7 +150,7 @@ def say(job: str, doing: str) -> None:
 
 
 def doing(job: str) -> str:
-    """The activity of a job that is under way; empty where it has not said anything yet."""
+    """The activity of an unfinished job; empty if it has not reported one yet."""
     try:
         return (folder(job) / DOING).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -162,13 +164,14 @@ def unsay(job: str) -> None:
 
 
 def fail(job: str, sentence: str) -> None:
-    """Write down why the job has no result."""
+    """Store the reason why the job has no result."""
     write_text(folder(job) / "error.json", json.dumps({"error": sentence}, ensure_ascii=False))
     unsay(job)
 
 
 def do(spec: Spec) -> dict[str, Any]:
-    """The result of `spec`, computed in this process. Raises LabError if there is none, or it cannot be done so."""
+    """The result of `spec`, computed in this process. Raises LabError if there is no such job, or it cannot be done as
+    `spec` asks."""
     name = str(spec.get("job"))
     if name not in JOBS:
         raise LabError(f"There is no job {quoted(name)}: {suggestion(name, list(JOBS))}")
@@ -177,7 +180,7 @@ def do(spec: Spec) -> dict[str, Any]:
 
 
 def compute(spec: Spec) -> dict[str, Any]:
-    """The result of `spec`: the kept one, or one made here and now, which a lab that may write keeps.
+    """The result of `spec`: the stored one, or one computed now, which is stored if the lab may write.
 
     Raises LabError as `do`.
     """
@@ -191,7 +194,7 @@ def compute(spec: Spec) -> dict[str, Any]:
 
 
 def perform(job: str) -> None:
-    """Do a job that was `put`, and leave its result or the sentence that says why there is none."""
+    """Do a job that was `put`, and store its result, or the sentence that says why there is none."""
     if ended(job):  # somebody else was faster
         return
     try:
@@ -220,7 +223,7 @@ def prune() -> None:
 
 
 def _remove(path: Path) -> None:
-    with suppress(OSError):  # several processes prune at once; what stays is pruned the next time
+    with suppress(OSError):  # several processes may prune at once; the next time deletes the rest
         remove(path, below=root())
 
 

@@ -40,11 +40,11 @@ class Place:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Places in the order in which a run gets to them."""
+        """The sort key of places: the order in which a run reaches them."""
         return self.step, 0 if self.between else self.update + 1
 
     def reached(self, step: int, updates: int) -> bool:
-        """True if a run that makes `step` has come here, after `updates` updates in all."""
+        """True if a run has reached this place when it makes `step`, after `updates` updates in all."""
         return self.order <= (step, updates + 1)
 
 
@@ -86,9 +86,10 @@ def _of_step(change: Change) -> tuple[str, int]:
 
 
 class KnobHistory:
-    """The knobs of a run of `spec`, from its start on. `changes` are those that stand, in the order of their places.
+    """The knobs of a run of `spec`, from its start on. `changes` are the changes that were not taken back, in the order
+    of their places.
 
-    What changes nothing (there and back while the run was paused) is left out.
+    Changes that cancel out (there and back while the run was paused) are left out.
     """
 
     def __init__(self, spec: RunSpec, events: Iterable[Event]):
@@ -128,11 +129,11 @@ class KnobHistory:
                               if step is None or change.step <= step}
 
     def after(self, step: int) -> list[Change]:
-        """The changes that the checkpoint of `step` has not seen."""
+        """The changes that come after the checkpoint of `step`."""
         return [change for change in self.changes if change.step > step]
 
     def values_of(self, knob: str) -> set[Value]:
-        """All that a knob has been; nothing where the run has no such knob."""
+        """All values that a knob has had; empty if the run has no such knob."""
         return {values[knob] for values in [self._first] if knob in values} | {
             change.value for change in self.changes if change.knob == knob}
 

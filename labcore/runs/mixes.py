@@ -1,6 +1,6 @@
 """The mixes that the user has saved: a name, the row that it began from, and the knobs that are not at their defaults.
 
-One JSON file in the lab's folder, each time written as a whole. What of it this lab cannot use is named, never
+One JSON file in the lab's folder, each time written as a whole. Entries that this lab cannot use are named, never
 dropped: a file that cannot be read is left as it is, and an entry of a newer version stays in it.
 """
 
@@ -21,7 +21,7 @@ from labcore.runs.files.user_json import Kept
 from labcore.runs.spec.run_spec import RunSpec, knobs_of
 
 _KEPT = Kept(MIXES, "mixes", list, "Your saved mixes")
-_OF_ONE_MACHINE = ("reward_function", "reward_weights", "judge_url")  # what no mix can bring along
+_OF_ONE_MACHINE = ("reward_function", "reward_weights", "judge_url")  # knobs that a mix cannot contain
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ def path() -> Path:
 
 
 def of_values(name: str, algorithm: str, values: Mapping[str, Value], task: Task, weights: str = SCRATCH) -> Mix:
-    """A mix of the knobs `values` of a run on `task`: what is at its defaults is not part of it (`weights` as for
-    `knobs_of`). Raises LabError if the name or a value cannot be, or the row is not one of choices."""
+    """A mix of the knobs `values` of a run on `task`: knobs at their defaults are not part of it (`weights` as for
+    `knobs_of`). Raises LabError if the name or a value is not allowed, or the row is not one of choices."""
     row = mixed.with_every_knob(algorithm)
     own = {knob.key for knob in row.knobs}.difference(_OF_ONE_MACHINE)
     knobs = {knob.key: knob.check(values[knob.key]) for knob in knobs_of(row, task, weights)
@@ -69,7 +69,8 @@ def saved() -> tuple[list[Mix], list[str]]:
 
 
 def find(name: str) -> Mix:
-    """The saved mix of that name, in any case. Raises LabError if there is none, or the file cannot be read."""
+    """The saved mix of that name, whether written in capital or small letters. Raises LabError if there is no such mix,
+    or the file cannot be read."""
     there, _ = saved()
     for mix in there:
         if _same(mix.name, name):
@@ -95,7 +96,7 @@ def save(mix: Mix, replace: bool = False) -> None:
 
 def rename(name: str, new: str) -> None:
     """Give a saved mix another name; runs that were made from it keep the old one. Raises LabError if there is none of
-    that name, the new one cannot be or is taken, or the file cannot be written."""
+    that name, the new name is not allowed or is taken, or the file cannot be written."""
     found = find(name)
     mixed.check_name(new)
     with _KEPT.changing() as entries:

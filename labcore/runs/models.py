@@ -22,7 +22,7 @@ from labcore.runs.spec.run_spec import BASE_SEED, RunSpec, base_spec
 class Source:
     """Where a model comes from: a `checkpoint` folder of the lab, a `weights` folder or hub id, or neither: random.
 
-    `spec` is the run's, `folder` what it started from; random weights are those of `spec.seed`.
+    `spec` is the run's, `folder` the folder from which it started; random weights are drawn with `spec.seed`.
     """
 
     spec: RunSpec
@@ -70,7 +70,8 @@ def offered(run: str) -> list[Model]:
 
 
 def source(model: Model) -> Source:
-    """The source to load `model` from. Raises LabError if the run, its checkpoint or its start is gone."""
+    """The source to load `model` from. Raises LabError if the run or its checkpoint is missing, or the weights from
+    which it started are gone."""
     spec = spec_of(model.run)
     if model.stage == START:
         root = _root(spec)
@@ -88,8 +89,8 @@ def source(model: Model) -> Source:
 
 
 def base_folder(spec: RunSpec) -> Path | None:
-    """The folder of the model that SFT made for `spec`; None where it starts from given or random weights. Raises
-    LabError if it is gone, or the file that the run learnt from is."""
+    """The folder of the base model that SFT made for `spec`; None if the run starts from given or random weights.
+    Raises LabError if the base model is gone, or the file that the SFT run learnt from is."""
     sft = base_spec(spec)
     if sft is None:
         return None

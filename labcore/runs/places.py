@@ -13,13 +13,13 @@ NAMED = 3  # runs that a waiting one names
 
 
 def going(store: Store, runs: Sequence[RunRow]) -> list[RunRow]:
-    """The runs that go or are paused, newest first; not read where none of `runs` waits for a place."""
+    """The running and paused runs, newest first; not read if none of `runs` waits for a place."""
     return store.runs(*GOING) if any(run.crowded_out for run in runs) else []
 
 
 def holders(run: RunRow, going: Sequence[RunRow]) -> list[RunRow]:
-    """The runs of `going` that hold the places for which the run waits, oldest first; none if it does not, or where it
-    cannot be known: those of another lab or machine wait for other places."""
+    """The runs of `going` that hold the places for which the run waits, oldest first. Empty if the run does not wait,
+    or this cannot be known because the runs of another lab or machine hold its places."""
     limit = run.places if run.crowded_out else None
     found = [each for each in going if each.host == platform.node()] if limit else []
     beside = next((each for each in found if short(each)), None)
@@ -29,14 +29,14 @@ def holders(run: RunRow, going: Sequence[RunRow]) -> list[RunRow]:
 
 
 def short(run: RunRow) -> bool:
-    """True if a run has a place of its own beside a sweep, a lesson or a study: a single one of a kind whose runs are
-    short. The supervisor gives that place to one of them at a time."""
+    """True if a run may use the extra place beside sweeps, lessons and studies: a single run, not part of a sweep, a
+    lesson or a study, of a kind whose runs are short. The supervisor gives that place to one run at a time."""
     return run.sweep is None and run.spec.kind_row.short
 
 
 def waiting_sentence(message: str, holders: Sequence[RunRow], name_of: Callable[[RunRow], str] = title) -> str:
-    """The message of a run with those that hold the places: "waiting for a free place: GRPO sort #1 (paused) holds it
-    (RL_LAB_MAX_RUNS=1)". `name_of` says how one is written: as a link, say."""
+    """The message of a waiting run, with the runs that hold the places: "waiting for a free place: GRPO sort #1
+    (paused) holds it (RL_LAB_MAX_RUNS=1)". `name_of` writes a run, for example as a link."""
     return message.replace(NO_PLACE, f"{NO_PLACE}: {_holders_sentence(holders, name_of)}", 1) if holders else message
 
 

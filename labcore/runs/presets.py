@@ -25,7 +25,8 @@ def unwatched(spec: RunSpec) -> RunSpec:
 def preset_of(spec: RunSpec) -> Preset | None:
     """The preset whose settings a run has; None where there is none.
 
-    Its seed, pace and probes do not matter. Its number of steps does: what a preset shows is true of so many.
+    Its seed, pace and probes do not matter. Its number of steps does, because a preset shows its result after that
+    many.
     """
     if spec.mix or spec.data or spec.parent or spec.model != spec.kind_row.model:
         return None

@@ -1,8 +1,8 @@
 """Apply controls to a run: knobs, pause, resume, single step and stop, each at the place where it may take effect.
 
-Controls are applied in the order in which they were asked, whoever asked. Of several valid values asked for one
-knob at the same place the last one wins; the earlier ones are settled as superseded. Changes are events that
-know their place (see `knob_history`), so a resumed run repeats those that its checkpoint had not seen yet.
+Controls are applied in the order of the requests. If several valid values are requested for one knob at the same place,
+the last one counts, and the earlier ones are settled as superseded. Changes are events that record their place (see
+`knob_history`), so a resumed run repeats the changes that came after its checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from labcore.runs.store.store import Store
 
 
 class Steering:
-    """The controls of one run. `paused`, `stopped` and `stepping` say what was asked, `why` what the stop is for.
+    """The controls of one run. `paused`, `stopped` and `stepping` are the requests in force, `why` is the reason of the
+    stop.
 
     `pending` are changes to repeat, in the order of their places. `before_change` is called before a knob is given
     another value.
@@ -31,7 +32,7 @@ class Steering:
                  before_change: Callable[[], object] = lambda: None):
         self._store, self._run_id, self._session, self._before_change = store, run_id, session, before_change
         self._pending = list(pending)
-        self._begun = session.updates  # those made before the step under way
+        self._begun = session.updates  # optimizer updates before the present step
         self.paused = self.stopped = self.stepping = False
         self.why = ""
 
@@ -55,7 +56,7 @@ class Steering:
             self._set([c for c in asked if c.command == "set" and c.payload["knob"] in live], here)
 
     def between_steps(self, step: int) -> None:
-        """Apply what is asked, up to the next single step or stop; `step` steps are complete."""
+        """Apply all requests, up to the next single step or stop. `step` steps are complete."""
         self._begun = self._session.updates
         here = self._here(step)
         self._repeat(here)
@@ -78,7 +79,7 @@ class Steering:
         return waits
 
     def stepped(self, step: int) -> None:
-        """Note that the single step which was asked for is made."""
+        """Note that the requested single step has been made."""
         self.stepping = False
         self._store.log(self._run_id, "stepped", {}, step)
 
@@ -145,7 +146,7 @@ class Steering:
         self._pending = self._pending[len(now):]
         spec, reasons = agreed(self._spec, [(change.knob, change.value) for change in now])
         for change, reason in zip(now, reasons, strict=True):
-            if reason:  # it no longer goes together with what was set after the resume
+            if reason:  # it contradicts a knob that was set after the resume
                 place = {"update": change.update, "between": change.place.between}
                 self._store.log(self._run_id, REFUSED, {"knob": change.knob, "value": change.value, "text": reason,
                                                         **place}, change.step)
@@ -154,9 +155,10 @@ class Steering:
 
 
 def agreed(spec: RunSpec, wanted: Sequence[tuple[str, object]]) -> tuple[RunSpec, list[str]]:
-    """`spec` with the knobs that are wanted, and for each why it is refused; empty where it is not.
+    """`spec` with the requested knobs, and for each knob the reason if it is refused, otherwise "".
 
-    Knobs that only go together are taken together; where all of them do not, each is checked in its turn.
+    All knobs are tried together first, because some values are only valid together. If that fails, they are checked one
+    by one.
     """
     try:
         return with_knobs(spec, wanted), [""] * len(wanted)

@@ -22,7 +22,7 @@ from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.store.rows import ACTIVE, RunRow
 from labcore.runs.store.store import Store
 
-POINTS = 40  # a curve has from as many points to twice as many
+POINTS = 40  # a curve has from POINTS to twice as many points
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Summary:
     """The headline metric of a run up to `step`.
 
     `line` holds every `stride`-th of its `count` values, the first one included, as they were logged. `size` is the
-    bytes of the run's files as they were `counted`, a unix time; None where nobody has counted them.
+    bytes of the run's files at the unix time `counted`; None if they have not been counted.
     """
 
     metric: str = ""
@@ -86,7 +86,7 @@ def headline(spec: RunSpec) -> str:
 
 
 def headline_among(metrics: Sequence[str]) -> str:
-    """The headline metric of a run of another tool: the catalog's first that says what is better."""
+    """The headline metric of a run of another tool: the first metric of the catalog with a better direction."""
     known = [metric for metric in METRICS.values() if metric.key in metrics]
     return next((metric.key for metric in known if metric.better), known[0].key if known else "")
 
@@ -109,7 +109,7 @@ def keep(store: Store, run_id: str) -> None:
 
 
 def current(store: Store, row: RunRow, summary: Summary) -> Summary:
-    """The summary brought up to the run: the rows that came since, and its files where they may be others."""
+    """The summary brought up to date: with the rows since then, and the size of the files if they may have changed."""
     if summary.step < row.step:
         steps, *_, values = store.columns([row.id], [summary.metric], summary.step)[row.id]
         summary = summary.extended(steps[-1] if steps else row.step, values)
@@ -122,7 +122,7 @@ def current(store: Store, row: RunRow, summary: Summary) -> Summary:
 
 def sized(summary: Summary, folder: Path) -> Summary:
     """The summary with the files of the folder counted."""
-    begun = time.time()  # what comes while the files are counted is counted the next time
+    begun = time.time()  # files written during the count are counted the next time
     return replace(summary, size=sizes.size(folder), counted=begun)
 
 

@@ -23,7 +23,7 @@ from labcore.runs.store.store import Store
 
 MOST_RUNS = 2000  # the Sweep view and the queue are measured with 1,000 (benchmarks/sweep_at_size.py)
 MOST_AXES = 4
-CANCELLED = ("stopped", "interrupted")  # what `resume` takes up again; what failed or diverged would do so again
+CANCELLED = ("stopped", "interrupted")  # states that `resume` resumes; failed and diverged runs would only fail again
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Sweep:
 
     id: str
     runs: tuple[RunRow, ...]
-    name: str = ""  # what its owner calls it
+    name: str = ""  # given by its owner
 
     @property
     def title(self) -> str:
@@ -65,8 +65,9 @@ class Sweep:
 
 
 def grid(spec: RunSpec, axes: Mapping[str, Sequence[Any]], seeds: Sequence[int]) -> list[RunSpec]:
-    """A spec for each combination of the values of `axes` (up to four knobs) and each seed; all values of a seed first.
-    Raises LabError for too many knobs or runs, something twice, or a combination that cannot be run."""
+    """A spec for each combination of the values of `axes` (up to four knobs) and each seed, in the order of the seeds.
+    Raises LabError if there are too many knobs or runs, a value or a seed is given twice, or a combination cannot be
+    run."""
     if len(axes) > MOST_AXES:
         raise LabError(f"A sweep has at most {MOST_AXES} knobs, not {len(axes)} ({listed([*axes])}): fix the others.")
     for name, values in (*axes.items(), ("seeds", seeds)):
@@ -109,8 +110,8 @@ def queue(store: Store, specs: Sequence[RunSpec], mine: bool = False, early: Hal
     """Queue a group of runs, all or none; return the sweep's id. Wake the launcher to have them started; `mine` as in
     `create`. `early`: the worse ones are stopped early. The sweep gets a `name`, and its runs a `project`.
 
-    They may be of several algorithms as well: whatever is to be compared. Raises LabError if there are none, or too
-    many, or they cannot be stopped early so.
+    The runs may also have different algorithms: a sweep is any set of runs to be compared. Raises LabError if there are
+    no runs or too many, or they cannot be stopped early by `early`.
     """
     if not 1 <= len(specs) <= MOST_RUNS:
         raise LabError(f"A sweep has from 1 to {MOST_RUNS:,} runs, not {len(specs):,}.")

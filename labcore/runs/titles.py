@@ -1,7 +1,7 @@
 """Titles of runs, as people read them.
 
-People read its title, the same on every page and in every list: "GRPO sort #3". Commands, links and names of files take
-its id, such as grpo-sort-8606, which says it in every lab and every folder.
+Readers see the title of a run, the same on every page and in every list: "GRPO sort #3". Commands, links and file names
+use its id, such as grpo-sort-8606, which names it in every lab and every folder.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def parent_title(store: Store, spec: RunSpec) -> str:
 def with_titles(sentence: str, store: Callable[[], Store], ids: bool = False) -> str:
     """A sentence with the ids of runs replaced by their titles; with `ids` these follow in brackets.
 
-    `store` opens the store, which few sentences need. Where it cannot be read, which the sentence may be about, the ids
-    stay: no fault may come in the place of what was to be said.
+    `store` opens the store, which few sentences need. If the store cannot be read, the ids stay: the sentence may be
+    about that very fault, and no other error may take its place.
     """
     named = {found["run"] for found in _NAMED.finditer(sentence) if found["run"]}
     try:

@@ -27,10 +27,10 @@ Column = tuple[np.ndarray, np.ndarray, np.ndarray]
 class Trace:
     """One run. `axes` and `metrics` are columns of N rows; NaN where a row has no such number.
 
-    `title` is what the run is called, `parent` what the run is called that it is a fork of; of one that was deleted for
-    good there is the id alone. `breaks` are the steps after which something was changed by hand. `label` names an
-    imported run's group; `spec` is None for it. `changes` are the knobs changed mid-run: (step, knob, value). `origin`
-    says, as text, from which setting and step a fork began; equal for forks of seeds of one setting.
+    `title` is the title of the run, `parent` that of its parent, or the parent's id if it was deleted for good.
+    `breaks` are the steps after which a knob was changed by hand. `label` names an imported run's group; `spec` is None
+    for it. `changes` are the knobs changed mid-run: (step, knob, value). `origin` says, as text, from which setting and
+    step a fork began; equal for forks of seeds of one setting.
     """
 
     run: str
@@ -77,7 +77,7 @@ class Trace:
         return x[kept], y[kept], steps[kept]
 
     def until(self, axis: str, place: float) -> Trace:
-        """The run up to a place of an axis, without the rows that lie beyond it; whole where it does not count that."""
+        """The run up to a place of an axis, without later rows; the whole run if it does not count that axis."""
         if axis not in self.axes:
             return self
         kept = ~(self.axes[axis] > place)
@@ -126,8 +126,8 @@ def changes_of(spec: RunSpec, events: Iterable[Event]) -> tuple[tuple[int, ...],
 
 
 def metric_of(traces: Sequence[Trace], wanted: str | None = None) -> str:
-    """The metric to compare by: `wanted`, else the first of the first run's charts that tells better from worse. Raises
-    LabError if there is no such metric, or the runs have none in common."""
+    """The metric to compare by: `wanted`, else the first metric of the first run's charts that has a better direction.
+    Raises LabError if there is no such metric, or the runs have none in common."""
     shared = set.intersection(*(set(each.metrics) for each in traces)) if traces else set()
     if wanted:
         if wanted in shared:

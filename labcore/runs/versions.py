@@ -1,4 +1,5 @@
-"""The versions that a run was made with: code, libraries, machine. A replay compares them. Imports no torch."""
+"""The versions that a run was made with: the lab's code, the libraries and the machine. A replay compares them. Imports
+no torch."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def note(folder: Path, step: int, session: Session) -> None:
 
 
 def noted(folder: Path) -> list[Versions]:
-    """The versions that `note` wrote: each entry counts after its step `from`, up to the next. Empty for an old run."""
+    """The versions that `note` wrote. Each entry counts from the step after its `from` up to the `from` of the next
+    entry. Empty for an old run."""
     return _read(storage.fetch(folder / FILE))
 
 

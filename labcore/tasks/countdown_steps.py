@@ -17,7 +17,8 @@ Numbers = tuple[int, ...]  # in order
 
 
 class Level(NamedTuple):
-    """A sum within brackets, as far as it is read: `total` ± `product`, whose next factor or sign is to come."""
+    """A sum within one pair of brackets, as far as it has been read: `total` ± `product`, to be followed by a factor or
+    a sign."""
 
     total: int
     sign: int

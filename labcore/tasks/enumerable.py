@@ -45,8 +45,8 @@ def count(letters: int, length: int, limit: int = LIMIT, ends: bool = True) -> i
 
 
 def check(row: Task, knobs: Mapping[str, Value]) -> TextTask:
-    """The problem of a task's row, where all about it can be enumerated. Raises LabError if it has too many
-    completions, fewer letters than prompts, rewards that only samples can tell, or another sampler."""
+    """The problem of a task's row, all of whose completions can be enumerated. Raises LabError if the problem has too
+    many completions, fewer letters than prompts, or a reward source whose mean rewards are not known."""
     letters, prompts = int(knobs["vocabulary"]), int(knobs["prompt_count"])
     count(letters, int(knobs.get("max_new_tokens", LENGTH)))
     if prompts > letters:

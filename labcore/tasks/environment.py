@@ -96,8 +96,8 @@ class Episode(str):
 
 
 class Play:
-    """An episode under way: `first` is its first observation, and `cut` counts observations that were too long. Raises
-    LabError, here and in `step`, if the environment raises or answers with something else than it should."""
+    """An episode in progress: `first` is its first observation, and `cut` counts observations that were too long.
+    Raises LabError, here and in `step`, if the environment raises or returns something other than it should."""
 
     def __init__(self, name: str, environment: Environment, row: Row, most: int) -> None:
         self._name, self._environment, self._most = name, environment, most

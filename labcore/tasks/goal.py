@@ -39,7 +39,8 @@ _TRIES = 20  # problems, of which the one is shown whose answer earns the most
 
 
 def goal(spec: RunSpec) -> Goal:
-    """The sentence of a run. Raises LabError if its task cannot be made, as where the user's file is gone."""
+    """The sentence on the goal of a run. Raises LabError if its task cannot be made, for example because the user's
+    file is gone."""
     task = spec.task_row
     if task.data and not spec.data:
         return Goal((f"The model {task.sees} a prompt of your file.",))

@@ -34,7 +34,7 @@ class Parts(Generic[Row]):
 
 def parts(knobs: Mapping[str, Any], data: Path, read: Callable[[Path], list[Row]]) -> Parts[Row]:
     """The parts of the file `data`, whose rows `read` gives, by the knobs `held_out` and `held_out_file`. Raises
-    LabError as `read`, or if the second file is not there, or has every prompt of the first."""
+    LabError as `read`, or if the second file does not exist or has every prompt of the first."""
     rows, second = read(data), held_out_file(knobs)
     if second:
         return _without(rows, shuffled(read(second)), data, second)

@@ -111,7 +111,8 @@ def path(spec: RunSpec) -> Path:
 
 
 def add(spec: RunSpec, pair: Mapping[str, Any], pick: str) -> None:
-    """Keep a label on the disk: "a" or "b" is the better one of `pair`. Raises LabError if it cannot be written."""
+    """Keep a label: "a" or "b" is the better side of `pair`. The label is on the disk when the function returns. Raises
+    LabError if it cannot be written."""
     assert pick in PICKS
     target = path(spec)
     made(target.parent)

@@ -1,4 +1,5 @@
-"""Describe a row of the user's file: the name of its layout, the role of each field, and fields only passed on."""
+"""Describe a row of the user's file: the name of its layout, the role of each field, and the fields that are only
+passed on."""
 
 from __future__ import annotations
 

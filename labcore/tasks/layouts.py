@@ -77,7 +77,8 @@ def own_answer(value: Mapping[str, Any], place: str) -> str:
 
 
 def renamed(value: Mapping[str, Any], place: str, names: Mapping[str, str]) -> Mapping[str, Any]:
-    """The row with the fields that `names` gives, under names of the layouts. Raises LabError where one is missing."""
+    """The row with the user's field names replaced by those of the layouts: `names` maps a name of the layouts to the
+    user's. Raises LabError if a field is missing."""
     if not names:
         return value
     for name, own in names.items():
@@ -99,7 +100,8 @@ def is_conversation(value: Mapping[str, Any], names: Mapping[str, str]) -> bool:
 
 
 def names_of(knobs: Mapping[str, Any]) -> dict[str, str]:
-    """The fields that the knob `fields` names, such as "prompt=question,answer=solution". Raises LabError if not so."""
+    """The fields that the knob `fields` names, such as "prompt=question,answer=solution". Raises LabError if the knob
+    is not written in this form."""
     found = {}
     for part in filter(None, map(str.strip, str(knobs.get("fields", "")).split(","))):
         name, equals, own = (piece.strip() for piece in part.partition("="))

@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"(?:level\s*)?(\d+)", re.IGNORECASE)
 
 def levels(knobs: Mapping[str, Value], size: str, least: int) -> range | None:
     """The levels of a task's prompts, up to its knob `size`; None where all have the same size. Raises LabError if the
-    easiest level is above that, or below `least`."""
+    easiest level is above `size` or below `least`."""
     low, high = int(knobs.get("easiest", 0)), int(knobs[size])
     if not low:
         return None

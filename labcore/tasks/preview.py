@@ -1,4 +1,5 @@
-"""Describe the user's data before a run: the job that reads it, and its result in sentences. Imports no torch."""
+"""Describe the user's data before a run: name the job that reads the data, and put its result into sentences. Imports
+no torch."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def findings(result: Mapping[str, Any], spec: RunSpec) -> list[Said]:
 
 
 def of_answers(result: Mapping[str, Any], spec: RunSpec) -> list[Said]:
-    """The notes on a file by itself: which prompts are repeated, and the verifier that reads its answers."""
+    """The notes of the page on a file by itself: which prompts are repeated, and which verifier reads its answers."""
     found, judged = [], spec.task_row.verifiable
     if repeated := result["repeated"]:
         other = f", {result['disagreeing']:,} with another answer" if judged and result["disagreeing"] else ""

@@ -70,8 +70,8 @@ def columns_of(task: TextTask) -> list[str]:
 
 
 def check_columns(terms: Iterable[Term], columns: Sequence[str], without: Sequence[str] = ()) -> None:
-    """Check that each function finds what it asks for. `without`: what is not there, of all that functions may get.
-    Raises LabError if a parameter without a default is none of the columns."""
+    """Check that each function finds the columns that it asks for. `without`: the arguments of reward functions that
+    are missing here. Raises LabError if a parameter without a default is not among the columns."""
     there = {*GIVEN, ANSWER, *columns}.difference(without)
     for term in terms:
         if term.function:

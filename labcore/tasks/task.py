@@ -201,8 +201,8 @@ def privileged(problem: Problem) -> str:
 
 
 def feedback_on(task: object, problem: Problem, completion: str, right: bool) -> str:
-    """The feedback on a completion: the row's own column, otherwise, if the completion is wrong, the task's feedback or
-    the right answer; "" if there is none."""
+    """The feedback on a completion: the row's own column, whether the completion is right or wrong; without that
+    column, and only on a wrong completion, the task's feedback or else the right answer. "" if there is none."""
     given = str(problem.columns.get(PRIVILEGED) or "")
     if given or right:
         return given
@@ -239,5 +239,6 @@ def make_task(row: Task, knobs: Mapping[str, Value], data: str | Path | None = N
 
 
 def check_data(row: Task, data: str | Path | None, knobs: Mapping[str, Value]) -> int | None:
-    """The number of problems in the user's file, all checked; None without a file. Raises LabError as `make_task`."""
+    """The number of problems in the user's file, after a check of all of them; None for a task without a file. Raises
+    LabError as `make_task`."""
     return make_task(row, knobs, data).size

@@ -1,4 +1,5 @@
-"""Read the usable rows of the user's file. By the knob `unusable_rows` others stop the run or are left out."""
+"""Read the usable rows of the user's file. The knob `unusable_rows` decides whether other rows stop the run or are left
+out."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ class OfFile(Protocol):
 
 def usable_rows(data: Path, path: Path, read: Callable[[Mapping[str, Any], int], Row], knobs: Mapping[str, Value],
                 left_out: LeftOut) -> list[Row]:
-    """Apply `read` to each row of `path`, which is the run's own file `data` or its held-out file; rows that cannot be
-    used go to `left_out`, where the knob says so. Raises LabError as `read_rows`."""
+    """Apply `read` to each row of `path`, which is the run's own file `data` or its held-out file; if the knob
+    `unusable_rows` says so, rows that cannot be used are added to `left_out`. Raises LabError as `read_rows`."""
     name = OWN if path == data else in_words(path)
     faults = left_out.setdefault(name, []) if knobs.get("unusable_rows") == SKIP else None
     try:

@@ -114,7 +114,8 @@ def exact(completion: str, answer: str) -> bool:
 
 def matching(pattern: str) -> Verifier:
     """A verifier that searches for a regular expression anywhere in the completion. Raises LabError if the pattern is
-    empty or no regular expression; when judging, it takes over PATTERN_SECONDS, as patterns like (a+)+$ can."""
+    empty or no regular expression. The verifier raises it if a search takes longer than PATTERN_SECONDS, as with
+    patterns such as (a+)+$."""
     if not pattern:
         raise LabError("The regex verifier needs a pattern: set pattern, for example pattern=^[a-z ]+$.")
     try:

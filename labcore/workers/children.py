@@ -29,17 +29,17 @@ from labcore.workers.job_worker import work
 from labcore.workers.worker import drive
 
 # ---------------------------------------------------------------- priority
-# What trains gives way to the page that shows it, or the first chart of a page waits for all runs. The first step of a
-# run does not: somebody waits for it, and a busy machine leaves next to nothing to what is nice.
+# A process that trains has a lower priority than the page that shows it; otherwise the first chart of a page waits for
+# all runs. Only after its first step: somebody waits for that, and on a busy machine a nice process hardly runs.
 
 NICENESS = 10
-FIRST_SECONDS = 1.0  # processor time of a process before it gives way
+FIRST_SECONDS = 1.0  # processor time of a process before its priority is lowered
 AUTOGROUP, TASKS = Path("/proc/self/autogroup"), Path("/proc/self/task")
 TRIES, PAUSE = 20, 0.1  # the kernel takes one change in a tenth of a second
 
 
 def give_way_soon() -> None:
-    """Give way once this process has used `FIRST_SECONDS` of processor time."""
+    """Lower the priority of this process as soon as it has used `FIRST_SECONDS` of processor time."""
     signal.signal(signal.SIGPROF, lambda *_: give_way())
     signal.siginterrupt(signal.SIGPROF, False)  # a library's system call goes on: not each of them tries again
     signal.setitimer(signal.ITIMER_PROF, FIRST_SECONDS)
@@ -53,7 +53,7 @@ def give_way() -> None:
     forbids it), the process trains with the niceness alone.
     """
     os.nice(NICENESS)
-    for task in TASKS.iterdir() if TASKS.exists() else ():  # Linux made only this thread nice, not those begun before
+    for task in TASKS.iterdir() if TASKS.exists() else ():  # on Linux os.nice changes only this thread
         with suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, int(task.name), os.nice(0))
     for _ in range(TRIES):

@@ -182,7 +182,7 @@ def main(preload: Sequence[str] = PRELOAD, fork: bool = CAN_FORK) -> None:
     for module in preload if fork else ():
         importlib.import_module(module)
     if table := getattr(sys.modules.get("transformers.conversion_mapping"), "get_checkpoint_conversion_mapping", None):
-        table("llama")  # each worker's first model would wait for it; another transformers may not have it
+        table("llama")  # or each worker builds it again; other versions of transformers may not have it
     versions.here()  # the workers inherit what it found: the code as it was when these modules were loaded
     store = Store()
     children = (Forking if fork else Spawning)(store)

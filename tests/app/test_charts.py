@@ -103,7 +103,7 @@ REWARDS = ("reward/gold", "reward/shaped", "reward/verifier", "reward/steps", "e
 @pytest.mark.parametrize("value", [0.5, 0.75])
 @pytest.mark.parametrize("count", range(len(REWARDS) + 1))
 def test_every_line_of_a_chart_has_the_unit_of_its_axis_whatever_a_run_logs(count, value, exact):
-    """Over the rewards that a run may log beside its reward, each with the reward's value or with another."""
+    """For every set of further rewards that a run may log, each with the value of its reward or with another value."""
     for others in combinations(REWARDS, count):
         found = feed({"reward": 0.5, "reward_std": 0.5, **exact, **HELD_OUT, **dict.fromkeys(others, value)})
         shown = drawn(found)

@@ -94,7 +94,7 @@ def test_the_arithmetic_of_an_advantage_is_its_function(choice):
 
 @pytest.mark.parametrize("opponent", [0.0, 1.0])
 def test_the_opponent_s_reward_has_no_digits_of_rounding(opponent):
-    """Samples have advantages with few digits, of which the opponent's reward is computed."""
+    """The opponent's reward is computed from advantages that samples keep with few digits."""
     won = round(1 / (1 + math.exp(opponent - 1.0)) - 0.5, 6)
     completion = {"reward": 1.0, "advantages": [won]}
     line, = credit.lines({"completions": [completion]}, completion, 0, {"advantage": "win_probability"})

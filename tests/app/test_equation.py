@@ -182,7 +182,7 @@ def test_the_page_shows_the_step_of_its_link(page, lab):
     ("sdft", {}, True), ("sdft", {"single_step": False}, False),
     ("gkd", {}, True), ("gkd", {"sft_loss": "nll"}, False)])
 def test_the_kl_to_the_teacher_is_written_where_it_is_in_the_loss(page, lab, algorithm, knobs, there):
-    """In the microscope and in the tab Equation alike, and with its chart where the row has one."""
+    """The microscope and the tab Equation write it alike, with its chart if the row has one."""
     run_id = seed(lab.store, "finished", algorithm=algorithm, knobs=knobs)
     for tab in ("Microscope", "Equation"):
         latex, = (each.value for each in page("llm", run=run_id, tab=tab).latex if "textcolor" in each.value)

@@ -15,7 +15,7 @@ NAMED = ("teacher", "reward_model")  # knobs whose value may name a model that c
 
 @pytest.mark.parametrize("name", ["home", "lessons", "studies"])
 def test_a_page_copies_no_model(page, name):
-    folders._read.cache_clear()  # another test may have read the lessons, whose settings name models
+    folders._read.cache_clear()  # another test may have read the lessons, and their settings name models
     page(name)
     assert not [*home().rglob("*.safetensors")]
 

@@ -38,7 +38,7 @@ def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
 
 
 def test_no_row_of_cards_has_a_hole_and_all_pictures_have_one_size(page: Page, server: Server) -> None:
-    """Some topics have an odd number of lessons."""
+    """Some topics have an odd number of lessons, so a card may be alone in its row."""
     page.goto(f"{server.url}/lessons")
     expect(page.locator(".st-key-lesson_cards .rl-lesson").last).to_be_visible(timeout=SLOW)
     widths, cards = page.evaluate("""() => {
@@ -84,7 +84,7 @@ def test_a_chart_of_small_shares_ends_just_above_the_largest(page: Page) -> None
 
 
 def test_a_completion_s_bar_begins_at_its_baseline_or_at_0(page: Page) -> None:
-    """Left and width, in percent. Without a baseline a reward that all completions have still has a bar."""
+    """Compares left and width, in percent. Without a baseline, completions still have bars if all rewards are equal."""
     source = (ROOT / "app" / "components" / "microscope" / "microscope.js").read_text("utf-8")
     own = "function barOf" + source.split("function barOf")[1].split("\n}\n")[0] + "\n}"
     made = source.split("function made")[1].split("\n}\n")[0]

@@ -203,7 +203,7 @@ def test_charts_without_a_point_ask_for_the_first_one_early(page: Page, server: 
     page.once("websocket", lambda socket: socket.on("framesent", lambda frame: asked.append(b"awaited" in frame)))
     page.goto(f"{server.url}/llm?run={run_id}")
     expect(page.locator(".rl-live-chart figure").first).to_be_visible(timeout=SLOW)
-    page.wait_for_timeout(500)  # a page that only looks from time to time asks for nothing then
+    page.wait_for_timeout(500)  # a page that polls slowly asks for nothing in this time
     store.set_state(run_id, "stopped")
     assert any(asked)
 

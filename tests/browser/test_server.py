@@ -54,7 +54,8 @@ def test_a_script_from_elsewhere_does_not_run(tab: Page, server: Server) -> None
 
 
 def test_the_server_watches_no_file_of_the_code(page: Page, server: Server) -> None:
-    """Streamlit would list the files of all modules again for each page that is opened, while none gets an answer."""
+    """Otherwise Streamlit lists the files of all modules for every page that is opened, and answers no page
+    meanwhile."""
     page.goto(f"{server.url}/foundations")
     page.get_by_role("heading").first.wait_for()
     told = [each.read_text() for each in Path(f"/proc/{server.process.pid}/fdinfo").glob("*")]

@@ -27,7 +27,7 @@ def test_the_overview_has_a_line_for_each_name_and_no_knobs(capsys):
 
 @every("kind", KINDS)
 def test_every_name_that_the_overview_prints_may_be_given_and_is_in_the_json(capsys, kind):
-    """Together and, of each table, one alone; the names are those that a new run of the kind may have."""
+    """All names together, and one name of each table alone. The names are those that a new run of the kind may have."""
     named = re.compile(r"(\S+) {2,}\S")
     names = [found[1] for line in printed(capsys, "--kind", kind).splitlines() if (found := named.match(line))]
     tables = json.loads(printed(capsys, "--kind", kind, "--json"))

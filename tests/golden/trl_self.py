@@ -58,7 +58,7 @@ def losses(generator: torch.Generator) -> list[dict[str, Any]]:
 
 TEXTS = ["ab", "cd", "ef", "gh", "ij", "kl"]
 RIGHT = [[0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0]]
-FEEDBACK = ["not ab", "yes, cd\n", "", "not gh", "yes, ij", " "]  # TRL gives right completions their feedback too
+FEEDBACK = ["not ab", "yes, cd\n", "", "not gh", "yes, ij", " "]  # in TRL right completions get feedback too
 
 
 def prompts(right: list[int], success: bool, feedback: bool, only_without: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Memory that a run freed stays with its process: the system does not clear it again for the next tensor."""
+"""Memory that a run freed stays with its process, so the system does not have to clear it for the next tensor."""
 
 import ctypes
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-# Each way in a fork of a process that has freed nothing yet.
+# With and without `keep_freed`, each in a process of its own that has freed nothing yet.
 CODE = """
 import ctypes, os
 from labcore.llm import memory
@@ -32,6 +32,6 @@ print(on_its_own, round((libc.mallinfo2().arena - before) / 2**26))
 
 @pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc's malloc")
 def test_freed_memory_is_kept_for_the_next_tensor():
-    """A tensor of 64 MB is no block on its own, which the system would take back, and its room stays after it."""
+    """A tensor of 64 MB is not a mapping of its own, which would be returned to the system, and its memory is kept."""
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["0 1", "1 0"], "with it, and without"

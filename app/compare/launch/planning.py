@@ -1,4 +1,5 @@
-"""Plan the runs of a comparison: algorithms from one start, or one with knobs at several values. Pure."""
+"""Plan the runs of a comparison: several algorithms from one start, or one algorithm with several values of its knobs.
+Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ SUGGESTED = 5  # values of a knob that a sweep starts from
 
 
 def values_in(knob: Knob, text: str) -> list[Value]:
-    """The values of a knob written as "0, 0.02, 0.1". Raises LabError if one is wrong, none is there, or one twice."""
+    """The values of a knob written as "0, 0.02, 0.1". Raises LabError if there is no value, or one is invalid or given
+    twice."""
     words = [word for word in re.split(r"[,;\s]+", text.strip()) if word]
     if not words:
         raise LabError(f"The sweep has no values of {knob.name}. Enter some, for example {written(suggested(knob))}.")
@@ -66,7 +68,8 @@ def written(values: Iterable[Value]) -> str:
 
 
 def interleaved(settings: Sequence[Sequence[RunSpec]]) -> list[RunSpec]:
-    """The runs of several settings, those of the first seed first: a comparison cut short still has whole seeds."""
+    """The runs of several settings in the order of their seeds: all settings with the first seed, then all with the
+    next. So a comparison that is cut short still has complete seeds."""
     return [spec for seed in zip(*settings, strict=True) for spec in seed]
 
 
@@ -86,7 +89,7 @@ def start_of(specs: Sequence[RunSpec]) -> str:
 
 
 def moved(algorithms: Mapping[str, RunSpec]) -> list[str]:
-    """The knobs that are no defaults, in words, by algorithm."""
+    """The knobs that are not at their defaults, in words, by algorithm."""
     parts = []
     for spec in algorithms.values():
         changes = [f"{knob.name} {written([spec.knobs[knob.key]])}" for knob in spec.declared
@@ -107,7 +110,7 @@ def to_link(way: str, kind: str, fields: Mapping[str, Any], usual: Mapping[str, 
 
 
 def of_link(text: str) -> dict[str, Any]:
-    """The fields that `to_link` wrote; whether they go together is the form's to say. Raises LabError if the text is no
+    """The fields that `to_link` wrote; the form checks whether they fit together. Raises LabError if the text is no
     such link."""
     try:
         found = json_of(text)

@@ -24,7 +24,7 @@ NAMED = 3  # pairs of algorithms that a sentence names
 
 
 def colours_of(found: dict[str, Any], kind: str, hues: Mapping[str, int]) -> list[str]:
-    """A colour for each algorithm: that of its number in `hues`, else one that is free.
+    """A colour for each algorithm: the one of its number in `hues`, otherwise a free one.
 
     >>> colours_of({"algorithms": [{"key": "a"}, {"key": "b"}]}, "light", {"b": 0}) == [*theme.LIGHT[1::-1]]
     True

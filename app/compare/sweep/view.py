@@ -39,7 +39,7 @@ UNFINISHED = ": not all of its runs finished"
 
 
 def fits(chosen: Chosen) -> bool:
-    """Whether a sweep is looked at."""
+    """True if the page shows a sweep."""
     return bool(chosen.place.sweep)
 
 
@@ -135,7 +135,8 @@ def _front(chosen: Chosen, points: list[Point], names: Mapping[str, str], hollow
 
 def table(chosen: Chosen, stand: Standing, names: Mapping[str, str], looks: Sequence[Look],
           only: Collection[str] | None = None) -> str:
-    """Every setting with its runs, each a link, as HTML; which is best if the metric has a better. `only`: of these."""
+    """Every setting with links to its runs, as HTML. The best setting is marked only if one direction of the metric is
+    better. `only`: show these runs alone."""
     metric, body = chosen.metric_of(), ""
     better, best = metric.better, stand.leader if metric.better else None
     for group, look in zip(chosen.groups, looks, strict=True):

@@ -14,9 +14,9 @@ POINTS = 9
 
 def draw_curve(key: str, *, low: float, high: float, steps: int, title: str, unit: str,
                curve: Sequence[tuple[float, float]] = (), fixed: bool = False) -> tuple[tuple[float, float], ...]:
-    """Mount the sheet; return the curve as it is drawn by now: (share of the run, value) pairs, none before it is.
+    """Mount the sheet. Returns the curve drawn so far: (share of the run, value) pairs, empty before anything is drawn.
 
-    `curve` is shown instead where it is `fixed`. What comes from the browser is held to the axis.
+    If it is `fixed`, it shows `curve` instead. Values from the browser are limited to the axis.
     """
     found = SHEET(key=key, data={"low": low, "high": high, "steps": steps, "title": title, "unit": unit,
                                  "points": POINTS, "curve": [list(point) for point in curve], "fixed": fixed},

@@ -20,8 +20,8 @@ def live_chart(data: dict[str, Any], key: str, on_resync: Callable[[], None],
     """Mount the grid. `data` is the result of `app.training.chart_data.payload`.
 
     `on_resync` is called if the browser missed rows. `on_marker` gets the run and the event of a knob's marker that was
-    clicked. `on_pace` gets the factor by which a slow browser asks for fewer updates. `on_awaited` is called
-    while there is no point yet: the next drawing is to come with the first one.
+    clicked. `on_pace` gets the factor by which a slow browser asks for fewer updates. `on_awaited` is called while
+    there is no point yet, so that the page is drawn again as soon as there is one.
     """
     def marked() -> None:
         if clicked := st.session_state[key].marker:

@@ -1,7 +1,7 @@
-// A run that has just begun makes its first step sooner than the page looks again: until there is a point, the server is
-// asked for it, and answers when there is one or after a moment.
+// A new run makes its first step before the page looks again. So until there is a point, the browser asks the server,
+// which answers as soon as there is one, or after a moment without one.
 
-const PATIENCE = 2000; // milliseconds after the charts are there; then the page looks every 500
+const PATIENCE = 2000; // milliseconds from the first drawing of the charts; later the page looks every 500
 
 function awaitFirstPoint(chart, ask) {
   if (chart.awaited?.key !== chart.key) chart.awaited = { key: chart.key, until: performance.now() + PATIENCE };

@@ -187,7 +187,7 @@ export async function update(component) {
     smooth: data.smooth, theme: theme(parentElement), goal: data.goal, status: data.status,
     tiles: data.tiles, over: data.ended });
   if (data.awaited) awaitFirstPoint(chart, () => setTriggerValue("awaited", Date.now()));
-  if (data.status && !data.awaited) measurePace(chart); // the updates before the first point are of another pace
+  if (data.status && !data.awaited) measurePace(chart); // updates before the first point have another pace
   takeStep(chart, data.at);
   arrange(chart, data.panels);
   if (chart.unfolded !== data.unfolded) unfold(chart, data.unfolded);

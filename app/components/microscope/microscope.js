@@ -181,7 +181,7 @@ function writtenOf({ text, ends: [first, last] = [], cut }) {
 
 const sign = (exact) => (exact === null || exact === undefined ? "" : exact ? "✓" : "✗");
 
-// From the baseline (the tick), or from 0 without one, to the reward, on the range of all rewards of the step.
+// From the baseline (the tick), or without one from 0, to the reward. The scale is the range of all rewards of the step.
 function barOf({ earned, baseline }, [low, high]) {
   const bar = made("div", "rl-scope-bar");
   if (earned === null) return bar;

@@ -59,7 +59,7 @@ function label(pen, row, y, looks) {
   pen.font = "13px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace";
   pen.fillStyle = looks.ink;
   pen.textBaseline = "middle";
-  const name = row.answers ? nameOf(row).replace(/^reward /, "") : nameOf(row); // a band's range fits without the word
+  const name = row.answers ? nameOf(row).replace(/^reward /, "") : nameOf(row); // the range of a band fits only without the word
   const most = row.exact === null ? 12 : 10, sign = row.exact === null ? "" : row.exact ? "✓ " : "✗ ";
   pen.fillText(`${sign}${name.length > most ? `${name.slice(0, most - 1)}…` : name}`, 0, y);
 }

@@ -128,7 +128,8 @@ def payload(run_id: str, task: str, newest: Mapping[str, Any], best: Mapping[str
             settled: bool = False, arguments: str = "") -> dict[str, Any]:
     """The data of the player: the greedy policy of the step that is shown and the best one up to there, in one world.
 
-    `settled`: the page stays at that step, so the film is shown at once. Else one that plays is played to its end.
+    `settled`: the page stays at that step, so the film is shown at once. Otherwise the film that is playing is played
+    to its end.
     """
     world = fitting(task, newest["evaluation"]["path"], arguments)
     seats = [of_step("Policy", world, newest), of_step("Best so far", world, best)]

@@ -39,7 +39,7 @@ def at(completion: Mapping[str, Any], when: str) -> dict[str, Any]:
 
 
 def has_met(completion: Mapping[str, Any]) -> bool:
-    """True if the file says how the update met the completion."""
+    """True if the file records the effect of the update on the completion."""
     return bool(completion.get("met"))
 
 
@@ -54,7 +54,7 @@ def token(completion: Mapping[str, Any], place: int) -> dict[str, Any]:
 
 
 def lines(group: Mapping[str, Any], completion: Mapping[str, Any], place: int, knobs: Knobs) -> list[Line]:
-    """All there is of a token of a completion that the update learnt from. `completion` is that of `at`."""
+    """All lines of a token of a completion that the update learnt from. `completion` is that of `at`."""
     one = token(completion, place)
     found = [*_logprob(one), *_step(completion, place, knobs)]
     if "advantage" not in knobs:  # no credit assignment, or an unknown one

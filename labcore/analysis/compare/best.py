@@ -27,12 +27,12 @@ CRITERIA = (*EQUAL, FINAL, BEST)
 
 @dataclass(frozen=True)
 class Standing:
-    """Where settings stand by one criterion; all by their labels.
+    """The standing of settings by one criterion. All fields have the settings' labels as keys.
 
     `values` are one number per run that has one, `of_run` the same numbers by the run's id, `means` those over seeds,
     `shares` how often each has the best mean when seeds are drawn again (None where a setting has one seed). `leader`
     has the best mean; it `beats` some, `ties` with some, and with the `few` there are too few seeds to compare. `place`
-    is where on its axis a criterion of equal tokens, say, judges; `updates` are how many each had made by then.
+    is the place on the axis of a criterion such as equal tokens; `updates` are the updates that each had made by then.
     """
 
     criterion: str
@@ -65,7 +65,7 @@ def spent(groups: Sequence[Group], metric: str) -> dict[str, dict[str, float]]:
 
 def standing(groups: Sequence[Group], metric: str, criterion: str = "") -> Standing:
     """Rank the groups by `criterion` (empty: the usual one); groups without rows are left out. Raises LabError if no
-    group has a row, or they cannot be judged by this."""
+    group has a row, or the groups cannot be compared by this criterion."""
     found = _with_rows(groups, metric)
     if not found:
         raise LabError("There is nothing to compare yet: wait for the first steps.")
@@ -104,7 +104,7 @@ def _updates(groups: Sequence[Group], axis: str, place: float) -> dict[str, floa
 def shares(values: Mapping[str, Sequence[float]], sign: int = 1) -> dict[str, float] | None:
     """The share of bootstrap draws of the seeds in which each setting has the best mean; equal means share the win.
 
-    `sign` −1: the lowest is the best. None where a setting has one seed, or there is but one setting.
+    `sign` −1: the lowest is the best. None if a setting has one seed, or there is only one setting.
     """
     if len(values) < 2 or min(map(len, values.values())) < 2:
         return None

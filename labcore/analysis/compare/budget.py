@@ -15,7 +15,7 @@ from labcore.runs.store.rows import RunRow
 from labcore.runs.traces import AXES, Trace
 
 FINAL = "final"
-EQUAL = ("tokens", "env_steps", "updates", "seconds")  # what can be made equal; the first that all runs count leads
+EQUAL = ("tokens", "env_steps", "updates", "seconds")  # the first that all runs count is the default
 SHARED = "Some of these runs ran at the same time on one machine, which affects their times."
 CLOSE = 1.1  # costs that differ by less are about the same
 
@@ -55,9 +55,11 @@ def measures(equal: Collection[str], spent: Spent) -> list[str]:
 
 
 def uneven(spent: Spent) -> tuple[str, str, str] | None:
-    """(axis, the group that used up the most of it, the group that used up the least) where that is no longer close.
+    """(axis, the group that used up the most of it, the group that used up the least) if these amounts are not about
+    the same.
 
-    By the first axis that all groups count; None where they are close, or count nothing in common.
+    By the first axis that all groups count; None if the amounts are about the same, or the groups count nothing in
+    common.
     """
     axis = next((axis for axis in EQUAL if spent and all(axis in each for each in spent.values())), None)
     if axis is None:

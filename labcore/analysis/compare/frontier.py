@@ -19,7 +19,8 @@ from labcore.runs.traces import Trace
 
 @dataclass(frozen=True)
 class Point:
-    """A group at its last rows: mean cost and reward, those of each run, and whether it is Pareto-optimal."""
+    """A group at its last rows: its mean cost and reward over its seeds, the (name, cost, reward) of each run, and
+    whether it is Pareto-optimal."""
 
     label: str
     cost: float
@@ -32,7 +33,7 @@ def points(groups: Sequence[Group], reward: str = "reward", cost: str = "kl",
            beside: Collection[str] = ()) -> list[Point]:
     """Place the groups' last rows in the plane, with the Pareto front of their means. Groups without both are left out.
 
-    Groups that are compared at equal tokens, say, are to be cut there first (`Group.until`). The front is made without
+    If groups are compared at equal tokens, for example, cut them there first (`Group.until`). The front is made without
     the groups of the labels `beside`.
     """
     found = []

@@ -16,7 +16,7 @@ from labcore.runs.spec.run_spec import RunSpec
 from labcore.runs.traces import WHERE, Trace, setting
 
 _NOT_CONFIG = ("knobs", "seed")
-_UNSAID = {"twin": True}  # what a label need not say of a fork
+_UNSAID = {"twin": True}  # settings of a fork that a label leaves out
 _OF_ONE = {"seed", "data_seed", "run_name", "output_dir", "logging_dir"}  # settings that differ between repetitions
 _PARENT, CHANGED = "parent", "changed mid-run"  # keys of a setting that are no knobs
 Changes = Sequence[tuple[str, Any, int]]  # a setting's value of CHANGED: knob, value, the step after which
@@ -48,7 +48,7 @@ class Group:
 
 
 def by_key(key: str, value: Any, spec: RunSpec) -> str:
-    """A setting in a label by its key, as files and the command line have it."""
+    """A setting in a label under its key, as in files and on the command line."""
     return f"{key} {_shown(value)}"
 
 
@@ -57,15 +57,15 @@ Named = Callable[[RunSpec], str]
 
 
 def unnamed(spec: RunSpec) -> str:
-    """No setting has a name of its own, as in files and on the command line."""
+    """No name for the settings of a run, as in files and on the command line."""
     return ""
 
 
 def groups(traces: Sequence[Trace], words: Words = by_key, named: Named = unnamed) -> list[Group]:
     """The traces by setting, in the order of their first runs. Knobs changed mid-run are part of the setting.
 
-    `words` says a setting with its value in the labels; `named` is the name of all settings of a run, such as a
-    preset's, which stands for them.
+    `words` writes a setting with its value in the labels. `named` returns one name for all settings of a run, such as
+    the name of a preset, which the label has in their place.
     """
     found: dict[str, list[Trace]] = {}
     for trace in traces:
@@ -86,8 +86,8 @@ def differing(found: Sequence[Group]) -> dict[str, tuple[Any, ...]]:
 
 
 def apart(found: Sequence[Group]) -> dict[str, tuple[Any, ...]]:
-    """The knobs, the task and the model in which at least two groups differ, so that they are compared on unequal
-    terms. Where the algorithms differ, the choices that define an algorithm are left out."""
+    """The knobs, the task and the model in which at least two groups differ, so that the comparison is not on equal
+    terms. If the algorithms differ, the choices that define an algorithm are left out."""
     columns = differing(found)
     own = {family.key for family in choices.FAMILIES} if "algorithm" in columns else set()
     left_out = {"algorithm", "kind", "mix", _PARENT, "twin", CHANGED, *WHERE, *own}
@@ -187,7 +187,7 @@ def _watched(trace: Trace, firsts: Sequence[Trace]) -> str:
 
 
 def forked(trace: Trace) -> str:
-    """Of which run it is a fork, as the label of its group says it; empty for a run that is none."""
+    """The part of a fork's label that names its parent and the step; empty for a run that is no fork."""
     if trace.spec is None or trace.spec.parent is None:
         return ""
     run_id, step = trace.spec.parent

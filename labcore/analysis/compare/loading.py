@@ -130,7 +130,7 @@ class Reader:
         self._logged: dict[str, tuple[int, frozenset[str]]] = {}  # run -> (up to which step, what it logs)
 
     def traces(self, rows: Sequence[RunRow | str], metrics: Sequence[str]) -> list[Trace]:
-        """The runs as they stand now, in order, with these metrics and what they were given before.
+        """The runs as they stand now, in order, with these metrics and all metrics read before.
 
         `rows` are runs of the store as they were just read, and names of imported runs. Raises LabError if an imported
         run is gone or damaged.
@@ -141,8 +141,8 @@ class Reader:
             return [self._foreign(row) if isinstance(row, str) else _trace(*own[row.id]) for row in rows]
 
     def logged(self, row: RunRow | str) -> frozenset[str]:
-        """The metrics that any of a run's rows has, however few; rows that were looked through are not read again.
-        Raises LabError if an imported run is gone or damaged."""
+        """The metrics that any row of a run has, even if only one has it. Rows that were searched before are not read
+        again. Raises LabError if an imported run is gone or damaged."""
         with self._lock:
             if isinstance(row, str):
                 return frozenset(self._foreign(row).metrics)

@@ -1,7 +1,7 @@
 """Rank the settings of a large sweep and measure the effect of each knob, from one number per run.
 
-A run that did not finish is never compared at its last step with one that did: it has no place in the order of those,
-and counts for a knob only at a step where all have been.
+A run that did not finish is never compared at its last step with one that did: it has no rank among finished runs, and
+counts for the effect of a knob only at a step that all runs have reached.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ Point = tuple[Value | None, ...]  # the values of a setting on the axes
 
 
 class Ends:
-    """The result of each run: a metric's `last_mean`. Remembers it as long as the run makes no step more."""
+    """The result of each run: the `last_mean` of a metric. It is remembered until the run makes another step."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._lock = store, Lock()
         self._kept: dict[tuple[str, str, int | None], tuple[int, float | None]] = {}
 
     def values(self, rows: Sequence[RunRow], metric: str, at: int | None = None) -> dict[str, float]:
-        """Of each run its value at its last step, or at the step `at` where it has come so far; without those that
-        have none. Asks the store at most three times."""
+        """The value of each run at its last step, or at the step `at` if the run has reached it. Runs without a value
+        are left out. Asks the store at most three times."""
         with self._lock:
             due = [row for row in rows if row.step >= (at or 1)]
             new = [row for row in due if self._kept.get((row.id, metric, at), (-1,))[0] != (at or row.step)]
@@ -130,8 +130,8 @@ class Setting:
 
 
 def ranking(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values, metric: str) -> list[Setting]:
-    """The settings: first those whose runs all finished, the best first, then those of which some did, then the others,
-    by how far they came. `values` are the runs' at their last steps."""
+    """The settings in this order: those whose runs all finished, the best first; those of which some runs finished; the
+    others, by their progress. `values` are the runs' values at their last steps."""
     found: dict[Point, list[RunRow]] = {}
     for row in rows:
         found.setdefault(tuple(axis.of(row) for axis in axes), []).append(row)
@@ -153,8 +153,8 @@ def _setting(point: Point, runs: Sequence[RunRow], values: Values) -> Setting:
 
 @dataclass(frozen=True)
 class Effect:
-    """The part of the differences between runs that an axis alone explains: `share` of their variance, ω²; None where
-    nothing is left to tell it from noise. `means` by its values."""
+    """The part of the differences between runs that an axis alone explains: `share` of their variance, ω²; None if the
+    runs are too few to estimate the noise. `means` are the means by the axis's values."""
 
     axis: Axis
     share: float | None
@@ -162,10 +162,11 @@ class Effect:
 
 
 def effects(rows: Sequence[RunRow], axes: Sequence[Axis], values: Values) -> list[Effect]:
-    """The axes with what they explain, the most first; `values` are the runs' at a place where they can be compared.
+    """The axes with their effects, the largest first. `values` are the runs' values at a step where they can be
+    compared.
 
     The share is ω² (`labcore.analysis.compare.statistics`), an estimate for each axis by itself: shares need not add up
-    to 1, and what knobs do together is in none of them.
+    to 1, and none of them includes the joint effect of several knobs.
     """
     by_axis = [_parts(rows, [axis], values) for axis in axes]
     factors = [statistics.sums(parts.values()) for parts in by_axis]
@@ -200,8 +201,8 @@ LARGE = 64  # runs; of as many each setting has a chart of its own, and each run
 
 @dataclass(frozen=True)
 class Standing:
-    """The runs of a sweep by a metric. `aside` are those left out since a knob was changed mid-run; `values` are at the
-    runs' last steps, `first` at the first judgement of early stopping where there is one."""
+    """The runs of a sweep by one metric. `aside` are runs that are left out because a knob was changed mid-run.
+    `values` are the values at the runs' last steps; `first`, with early stopping, those at its first decision."""
 
     rows: tuple[RunRow, ...]
     aside: int
@@ -221,7 +222,8 @@ class Standing:
 
     @cached_property
     def alike(self) -> Values:
-        """The values of runs where they can be compared for a knob: before any is stopped early, or at their ends."""
+        """The values of runs at a step where they can be compared for the effect of a knob: before early stopping stops
+        any run, otherwise at their ends."""
         if self.early:
             return self.first
         done = {row.id for row in self.rows if row.state == "finished"}
@@ -237,13 +239,14 @@ class Standing:
 
     @cached_property
     def ended(self) -> list[Setting]:
-        """The settings to draw, in their order: those whose runs all ended as they were to. Where there is none and
-        none is to come, all that have a number."""
+        """The settings to draw, in their order: those whose runs have all ended as planned. If there is none and none
+        can follow, all settings with a value."""
         over = [setting for setting in self.ranked if setting.over and setting.results]
         return over if over or self.active else [setting for setting in self.ranked if setting.results]
 
     def extremes(self) -> Mapping[str, Setting]:
-        """The best, the median and the worst; of two the best and the worst. Empty where the metric has no better."""
+        """The best, the median and the worst setting of `ended`; without a median if there are two. Empty if neither
+        direction of the metric is better."""
         there = self.ended
         if not there or not self.metric.better:
             return {}
@@ -262,7 +265,7 @@ def standing(store: Store, found: Sweep, ends: Ends, metric: str = "") -> Standi
 
 
 def offered(rows: Sequence[RunRow]) -> list[str]:
-    """The metrics that can be asked for: of the runs' charts, those that say what is better first."""
+    """The metrics to choose from: those of the runs' charts, metrics with a better direction first."""
     specs = {(row.spec.algorithm, row.spec.mix): row.spec for row in rows}.values()
     better = [key for spec in specs for key in halving.metrics_of(spec)]
     drawn = [key for spec in specs for panel in spec.row.charts(spec.task_row) for key in PANELS[panel].metrics]

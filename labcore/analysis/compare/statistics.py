@@ -28,7 +28,7 @@ from labcore.analysis.estimate import FEWEST, LEVEL, estimate, p_value, within
 
 Part = Sequence[float]
 
-LAST = 5  # steps: the rows in them are what a run's value is the mean of, so that rare rows reach no further back
+LAST = 5  # steps; a run's value is the mean of the rows in them, so that rare rows do not reach back further
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def sums(parts: Collection[Part]) -> Sums:
 def noise(parts: Collection[Part]) -> float | None:
     """(SSW / (N − k)) / (SST / (N − 1)) over parts of two or more: the variance within parts as a share of that of all.
 
-    Of pure noise it is 1 on average, and may be above by chance. None where no part has two.
+    For pure noise it is 1 on average, and may be above 1 by chance. None if no part has two runs.
 
     >>> noise([[1, 3], [2, 4], [9]])  # the 9 is left out: (4 / 2) / (5 / 3)
     1.2
@@ -87,8 +87,8 @@ def omega_squared(factor: Sums, error: float) -> float:
 
 
 def error_of(settings: Sums, factors: Sequence[Sums]) -> float | None:
-    """MSE: the mean square within settings. Where no setting has two runs, what factors alone leave of all, so that
-    what they do together counts as noise; None where they leave nothing."""
+    """MSE: the mean square within settings. If no setting has two runs, it is the mean square that the factors alone do
+    not explain, so their joint effects count as noise; None if no degrees of freedom are left."""
     if settings.of_within:
         return settings.within / settings.of_within
     left = settings.of_total - sum(factor.of_between for factor in factors)
@@ -159,7 +159,7 @@ class Comparison:
 
 
 def mean(values: np.ndarray) -> Mean:
-    """The mean of (S,) values, one per seed, with its band. Raises ValueError where there is none."""
+    """The mean of (S,) values, one per seed, with its band. Raises ValueError if there are no values."""
     values = np.asarray(values, float)
     if values.ndim != 1 or not values.size:
         raise ValueError("a mean needs at least one value")
@@ -171,7 +171,7 @@ def mean(values: np.ndarray) -> Mean:
 def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """(mean, low, high) over the S seeds of (S, G) values, (G,) each; NaN where not all seeds have one.
 
-    A mean of those that are there would jump wherever a seed ends. The band is the percentile bootstrap; None for
+    The mean of the present seeds alone would jump wherever a seed ends. The band is the percentile bootstrap; None for
     fewer than three seeds. All places use the same draws, so that the band is a band of curves.
     """
     values = np.asarray(values, float)
@@ -200,8 +200,8 @@ def p_better(a: np.ndarray, b: np.ndarray) -> float:
 def comparison(a: np.ndarray, b: np.ndarray, better: str = "higher") -> Comparison:
     """A against B: (S,) and (U,) values, one per seed. With `better` "lower" the smaller value wins.
 
-    A or B where the interval of the difference of means leaves 0 out, else a tie. No verdict, "none", where a side has
-    fewer than three seeds.
+    The verdict is A or B if the interval of the difference of means does not contain 0, otherwise a tie. It is "none"
+    if a side has fewer than three seeds.
     """
     sign = -1.0 if better == "lower" else 1.0
     a, b = sign * np.asarray(a, float), sign * np.asarray(b, float)
@@ -278,7 +278,8 @@ def last_mean(steps: np.ndarray, values: np.ndarray) -> float:
 
 
 def last_means(first: float, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """`last_mean` at each row that has LAST steps of the run behind it, and at the last one. `first`: the run's."""
+    """`last_mean` at each row that has LAST steps of the run before it, and at the last row. `first`: the run's first
+    step."""
     ends = np.arange(1, values.size + 1)
     begins = np.searchsorted(steps, steps - LAST, side="right")
     sums = np.add.reduceat(np.append(values, 0.0), np.stack([begins, ends], axis=1).ravel())[::2]

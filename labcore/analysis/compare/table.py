@@ -1,7 +1,7 @@
 """The table of a comparison: groups of runs (`groups`), judged by one metric.
 
-Final and best, and where all groups can be judged at the same updates, tokens or seconds; what each costs; what sets
-their settings apart.
+It has the final and the best values, the values at equal updates, tokens or seconds if all groups count them, the
+costs, and the settings that differ.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ NO_KNOBS = {CHANGED, *(field.name for field in fields(RunSpec))}  # of a group's
 class Row:
     """One group in numbers, each a mean over its seeds; None where it has no such number.
 
-    `values` are the runs' own: measure ("final", "updates", …) -> one number per seed. `deltas` and `comparisons` are
-    against the baseline, this group being A. `durations` are the active seconds of the runs that tell, `seconds` their
-    mean. `spent` is what the group used up of each axis up to its end.
+    `values` are the values of its runs: measure ("final", "updates", …) -> one number per seed. `deltas` and
+    `comparisons` compare this group (A) with the baseline. `durations` are the active seconds of the runs that have
+    them, `seconds` their mean. `spent` is the amount of each axis that the group used up to its end.
     """
 
     label: str
@@ -120,9 +120,9 @@ def _of(table: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 def compare(traces: Sequence[Trace], metric: str | None = None, baseline: str | None = None,
             words: Words = by_key, named: Named = unnamed) -> Table:
-    """The table of some runs. `baseline` is a run of the group that the others are measured against; `words` and
-    `named` as in `groups`. Raises LabError if there are no runs, none of them has rows, they share no metric, or the
-    baseline is none of them."""
+    """The table of some runs. `baseline` is a run of the group with which the others are compared; `words` and `named`
+    as in `groups`. Raises LabError if there are no runs, none of them has rows, they share no metric, or the baseline
+    is none of them."""
     with_rows = [trace for trace in traces if trace.metrics]
     if not with_rows:
         raise LabError("There is nothing to compare yet: choose runs that have made at least one step.")
@@ -169,8 +169,8 @@ def equal_places(found: Sequence[Group], metric: str) -> dict[str, float]:
 
 
 def values_of(group: Group, metric: str, equal: Mapping[str, float]) -> dict[str, tuple[float, ...]]:
-    """Measure -> one number per run: `statistics.last_mean` of the rows at or before that place; "best" of as many
-    steps, wherever."""
+    """Measure -> one number per run: `statistics.last_mean` of the rows up to the equal place or the end; "best" is the
+    best mean of as many steps anywhere in the run."""
     def last(trace: Trace, axis: str, place: float) -> float:
         x, y, steps = trace.column(metric, axis)
         return statistics.last_mean(steps[x <= place], y[x <= place])
@@ -210,7 +210,7 @@ def _row(group: Group, metric: str, values: Mapping[str, tuple[float, ...]],
 
 
 def held(spec: RunSpec) -> tuple[str, ...]:
-    """The networks that a run holds: those of its row, and those that it is brought."""
+    """The networks that a run holds in memory: the networks of its row and those that its choices need."""
     brought = (("reward model", choices.needs_reward_model), ("teacher", choices.needs_teacher))
     return *spec.row.models, *(name for name, needed in brought if needed(spec.knobs))
 

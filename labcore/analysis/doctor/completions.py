@@ -19,7 +19,7 @@ DISPLACED_SHARE = 0.1  # of the log-probability at the start: one nat is noise f
 
 
 def length_bias(view: RunView) -> Finding | None:
-    """Completions grow longer and not better."""
+    """Completions grow longer without getting better."""
     series, success = view["completions/mean_length"], view.success
     if not view.above(series.mean(), LONGER * series.start):
         return None
@@ -83,7 +83,7 @@ NAMES = {"exact_match": "accepted completions", "rewards/accuracies": "pair accu
 
 
 def overfits(view: RunView) -> Finding | None:
-    """Training goes on to improve on its own rows, and held-out rows stall or get worse."""
+    """Training continues to improve on its own rows while held-out rows stall or get worse."""
     if set(LOSS) <= view.memory.keys() and view.supervised:
         return _by_loss(view)
     pair = next((pair for pair in SHARES if set(pair) <= view.memory.keys()), None)

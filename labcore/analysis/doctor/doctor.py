@@ -1,4 +1,5 @@
-"""The doctor of a run: takes rows one by one, applies its rules every few steps, reports findings that begin or end."""
+"""The doctor of a run: it takes the rows one by one, applies the rules every few steps, and reports findings that begin
+or end."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Doctor:
         self._knobs = dict(self._view.knobs)
         self._changes: deque[KnobChange] = deque(maxlen=MOST_CHANGES)  # the newest
         self._open: dict[str, Finding] = {}
-        self._began: dict[str, dict[str, float]] = {}  # what the knobs that ease it were when it began
+        self._began: dict[str, dict[str, float]] = {}  # values, at its beginning, of the knobs that ease it
         self._seen: dict[str, int] = {}  # looks in a row at which a rule saw it otherwise than it stands
         self._taken = 0
 
@@ -47,12 +48,13 @@ class Doctor:
         return ordered(list(self._open.values()))
 
     def changed_since(self, logged: Iterable[Finding]) -> list[Change]:
-        """The findings that began or ended between those of a log and the present ones."""
+        """The differences between the findings in a log and the present ones: findings that began or ended."""
         before, now = {found.rule for found in logged}, self._open
         return [Change(self.step, rule, now.get(rule)) for rule in sorted(before ^ now.keys())]
 
     def take(self, step: int, metrics: Mapping[str, float], knobs: Mapping[str, Value] | None = None) -> list[Change]:
-        """Take a row, with the knobs that it was made with; what began and ended by it, mostly nothing."""
+        """Take a row, and the knobs with which it was made. Returns the findings that began or ended by it, usually
+        none."""
         if step <= self.step:
             return []
         self._memory.add(step, metrics)
@@ -66,7 +68,8 @@ class Doctor:
         return [change for rule in rules if (change := self._look(rule, view))]
 
     def diverged(self, step: int, message: str) -> Change:
-        """The finding that ended the run: a number at `step`, in no row, is not finite; `message` is the run's."""
+        """The finding that ended the run: a number at `step` is not finite. The step has no row, so the finding is made
+        from `message`, the run's own message."""
         evidence, _, fix = message.partition(": ")
         view = replace(self._view, knobs=self._knobs)
         finding = Finding("A number is not finite", f"{evidence[:1].lower()}{evidence[1:]}",

@@ -62,8 +62,8 @@ class Series:
         return found[-1][0] - found[max(0, len(found) - 1 - count)][0]
 
     def below_since(self, limit: float) -> int:
-        """The first step since which every value lies below a limit; 0 where that is longer ago than values are kept.
-        """
+        """The first step since which every value has been below a limit; 0 if that step is older than the values that
+        are kept."""
         found = list(self.recent)
         for place in range(len(found) - 1, 0, -1):
             if found[place - 1][1] >= limit:
@@ -90,19 +90,21 @@ class Series:
 
     @property
     def noise(self) -> float:
-        """The standard deviation of the blocks' means around their trend, by differences; 0 of under three blocks."""
+        """The standard deviation of the blocks' means around their trend, computed from their differences; 0 for fewer
+        than three blocks."""
         steps = [after - before for (_, before), (_, after) in pairwise(self.blocks)]
         return stdev(steps) / math.sqrt(2) if len(steps) > 1 else 0.0
 
     @property
     def jitter(self) -> float:
-        """The standard deviation of a value around its neighbours, by the median of their differences: a jump or two
-        do not count. 0 of fewer than two values."""
+        """The standard deviation of a value around its neighbours, computed from the median of their differences, so
+        that single jumps do not count. 0 for fewer than two values."""
         steps = sorted(abs(after - before) for before, after in pairwise(self.last(RECENT)))
         return steps[len(steps) // 2] / MEDIAN_DIFFERENCE if steps else 0.0
 
     def at(self, step: int) -> float:
-        """The mean of the last block that ended at or before `step`; the first one's before that."""
+        """The mean of the last block that ended at or before `step`; before the end of the first block, the mean of the
+        first block."""
         found = [mean for end, mean in self.blocks if end <= step]
         return found[-1] if found else self.start
 
@@ -193,11 +195,12 @@ class RunView:
         return key in self.memory
 
     def above(self, value: float, limit: float) -> bool:
-        """True if a value is beyond an upper limit; a smaller one for what held before."""
+        """True if a value is above an upper limit. For a rule that already holds the limit is lower, so that a value
+        near it does not flicker."""
         return value > limit * (RELEASE if self.held else 1)
 
     def below(self, value: float, limit: float) -> bool:
-        """True if a value is beyond a lower limit; a larger one for what held before."""
+        """True if a value is below a lower limit. For a rule that already holds the limit is higher."""
         return value < limit / (RELEASE if self.held else 1)
 
     @property
@@ -207,7 +210,8 @@ class RunView:
 
     @property
     def supervised(self) -> bool:
-        """True if it learns given answers: a base that does not answer or end yet is no fault of its own."""
+        """True if the run learns given answers. Then it is no fault that the base does not answer or end its
+        completions yet."""
         return "mean_token_accuracy" in self.memory
 
     @property
@@ -233,8 +237,8 @@ class RunView:
         return self.fix(key, value)
 
     def change_before(self, step: int, within: int) -> KnobChange | None:
-        """The last change of a knob in the `within` steps before a step, else the first in the NOISE steps after it: a
-        noisy row may have come before what followed."""
+        """The last change of a knob in the `within` steps before a step, otherwise the first in the NOISE steps after
+        it, because noise may hide at which row the effect of a change began."""
         before = [change for change in self.changes if step - within <= change.step <= step]
         after = [change for change in self.changes if step < change.step <= step + NOISE]
         return before[-1] if before else after[0] if after else None

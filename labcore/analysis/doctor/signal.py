@@ -20,7 +20,7 @@ NO_GROUPS = 0.97
 FELL = 0.2
 FELL_NOISE = 4.0  # standard deviations of one step's reward: the best of many blocks is luck in part
 FELL_BY = 3  # rows of which the newest mean is made
-CHANGE_WITHIN = 10  # steps after which a knob is no longer taken for what made the reward fall
+CHANGE_WITHIN = 10  # steps after which a changed knob no longer counts as the cause of a fall
 FLAT_STD = 1e-3  # reward: below one completion in a million that differs
 # Ten per cent of the entropy at the start: the doctor's usual mark of a collapse; Cui et al. 2025 (arXiv:2505.22617)
 # find that nearly all reward is gained before.
@@ -56,7 +56,7 @@ def zero_variance(view: RunView) -> Finding | None:
 
 
 def unscored(view: RunView) -> Finding | None:
-    """Prompts none of whose completions was scored by the user's functions or the judge, in the newest rows."""
+    """Prompts of which no completion was scored by the user's functions or the judge, in the newest rows."""
     seen = [(step, value) for step, value in [*view["frac_reward_unscored"].recent][-BLOCK:] if value]
     if not seen:
         return None
@@ -73,9 +73,9 @@ def _compares_groups(view: RunView) -> bool:
 
 
 def reward_fell(view: RunView) -> Finding | None:
-    """The reward is far below its best, and which knob was turned right before it fell. Where pairs are learnt the
-    reward is only measured, and `answers_worse` looks at it; where a curriculum goes on to harder prompts it is meant
-    to fall."""
+    """The reward is far below its best value. The finding names the knob that was changed just before. Not for runs
+    that learn pairs, where the reward is only measured and `answers_worse` looks at it, nor while a curriculum moves to
+    harder prompts, where the reward is meant to fall."""
     reward = view["reward"]
     if view.supervised or "rewards/accuracies" in view or by_difficulty(view.knobs):
         return None
@@ -132,7 +132,7 @@ def entropy_collapse(view: RunView) -> Finding | None:
 
 
 def reward_hacking(view: RunView) -> Finding | None:
-    """The reward that is trained on rises while the one that it stands for falls."""
+    """The reward that is optimised rises while the reward that it stands for falls."""
     pair = next((pair for pair in PROXIES if pair[0] in view and pair[1] in view), None)
     if pair is None or not view[pair[1]].blocks:
         return None
@@ -148,7 +148,7 @@ def reward_hacking(view: RunView) -> Finding | None:
 
 
 def answers_worse(view: RunView) -> Finding | None:
-    """Pairs that are separated better and better by a model that answers worse and worse."""
+    """The model separates pairs better and better, and its own answers get worse."""
     pairs, exact = view["rewards/accuracies"], view["exact_match"]
     first, last = exact.start if exact.blocks else exact.last(40)[0], exact.mean(2)
     rose = pairs.mean() - pairs.start
@@ -170,8 +170,8 @@ def closer(view: RunView) -> dict[str, Any]:
 
 
 def stronger_kl(view: RunView) -> dict[str, Any]:
-    """The knob that holds the policy closer to the reference: where the KL enters, or its coefficient; empty where both
-    are off."""
+    """The knob that holds the policy closer to the reference: where the KL is applied, or its coefficient; empty if the
+    run can have neither."""
     if view.knobs.get("kl_placement") == "off":
         return view.fix("kl_placement", "loss") if view.knobs.get("beta") else {}
     return view.fix("beta", FIRST_BETA) if view.knobs.get("beta") == 0 else view.scaled("beta", 3)

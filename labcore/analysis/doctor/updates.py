@@ -19,7 +19,7 @@ JUMP = 5.0  # times its own median before: far beyond the noise of a batch
 JUMP_KL = 0.3  # nats/token: below it a jump changes little that can be seen in answers
 LEAP = 1.0  # nats/token by one step: usual updates move a policy by hundredths, and k3 is noisy by tenths
 GRADIENT_JUMP = 10.0
-GRADIENT = 1.0  # the usual gradient clip: a shorter gradient is taken as it is
+GRADIENT = 1.0  # the usual gradient clip; a shorter gradient is not clipped
 # Spinning Up stops PPO's passes at 1.5 × 0.01 nats; ten times that is a leap.
 STEP_KL = 0.15
 # One nat per token: an answer of seven tokens is a thousand times likelier than under the reference. A starting guess.
@@ -27,7 +27,7 @@ KL_FAR = 1.0
 KL_GROWTH, KL_GROWN = 3.0, 0.3  # tripled within so many rows, and no longer small (nats/token)
 GROWS_WITHIN = 20
 CRITIC = 0.0  # explained variance of a constant guess: below it the baseline adds noise
-BEST_WITHIN = 0.1  # of the best mean return: as good as it; the noise of ten steps is of this size
+BEST_WITHIN = 0.1  # a mean return within this share of the best counts as equal; the noise of ten steps is as large
 ENOUGH_TINY = 40  # rows without a clipped token before updates are taken for tiny
 AT_OPTIMUM = 0.01  # nats/completion between the policy and π*: a hundred samples can hardly tell them apart
 TINY = 1.02  # the largest ratio of a batch: a tenth of the usual clip range ε = 0.2
@@ -50,8 +50,8 @@ _CLIPS = ("clip_range", *choices.own_knobs(choices.SURROGATE))
 def not_finite(view: RunView) -> Finding | None:
     """A loss, or one of its terms, is NaN or infinite from some step on.
 
-    A table may say NaN for a number that a row does not have: where a metric came back before, it must be away for
-    longer than it ever was.
+    A table may have NaN where a row has no number. So if a metric became finite again before, it must now be NaN for
+    longer than ever before.
     """
     found = [(key, each) for key in LOSSES if (each := view.memory.not_finite.get(key)) and each.count > each.longest]
     if not found:
@@ -69,7 +69,7 @@ def _not_finite(value: float) -> str:
 
 
 def loss_is_zero(view: RunView) -> Finding | None:
-    """On policy with centred advantages the loss is near 0 whatever is learnt."""
+    """A note that on policy, with centred advantages, the loss is near 0 whatever the run learns."""
     if not (_one_update(view) if view.knobs else _seems_on_policy(view)):
         return None
     loss, norm = (abs(view["loss"].mean()), view["grad_norm"].mean())
@@ -97,7 +97,7 @@ def clip_cannot_act(view: RunView) -> Finding | None:
 
 
 def tiny_updates(view: RunView) -> Finding | None:
-    """Several updates per batch, and the policy hardly moves between them. Not where it has nowhere left to go."""
+    """Several updates per batch hardly move the policy. Not if the policy has nowhere left to go."""
     without = "reward" in view and "reward_std" in view and no_signal(view)
     if int(view.knobs.get("updates_per_batch", 1)) < 2 or view.solved or without:
         return None
@@ -179,8 +179,8 @@ def _gradient(view: RunView) -> str:
 
 
 def kl_runaway(view: RunView) -> Finding | None:
-    """The policy is far from the reference, or leaves it faster and faster. Not where the optimum is known and comes
-    nearer: then the optimum itself lies that far away."""
+    """The policy is far from the reference, or moves away faster and faster. Not if the optimum is known and the policy
+    approaches it, because then the optimum itself is that far away."""
     if "exact/distance" in view and view["exact/distance"].mean(5) < view["exact/distance"].mean(before=20):
         return None
     severity: Severity = "problem"

@@ -60,7 +60,8 @@ def specs(lesson: Lesson, seeds: Iterable[int]) -> list[RunSpec]:
 
 
 def start(store: Store, lesson: Lesson, mine: bool = False) -> str:
-    """Queue the lesson's runs as a sweep; return its id. Wake the launcher then, or with `mine` drive them here."""
+    """Queue the lesson's runs as a sweep; return its id. Wake the launcher afterwards, or with `mine` run them in this
+    process."""
     return sweep.queue(store, specs(lesson, lesson.seeds), mine, project=LESSONS)
 
 
@@ -76,11 +77,12 @@ def one_more(store: Store, course: Course) -> int:
 
 
 def course(store: Store, lesson: Lesson, sweep_id: str) -> Course:
-    """The lesson's runs as they stand, none of another version of its file. Raises LabError if the runs are gone."""
+    """The lesson's runs as they stand. Runs of another version of the lesson's file are left out. Raises LabError if no
+    run is left."""
     found: dict[tuple[str, int], RunRow] = {}
     by_spec = {setup.spec.to_json(): setup.name for setup in lesson.setups}
     for row in sweep.sweep(store, sweep_id).runs:
-        name = by_spec.get(Setup("", "", row.spec).at(0).to_json())  # whatever its seed
+        name = by_spec.get(Setup("", "", row.spec).at(0).to_json())  # with any seed
         if name is not None:
             found[name, row.spec.seed] = row
     if not found:
@@ -89,8 +91,8 @@ def course(store: Store, lesson: Lesson, sweep_id: str) -> Course:
 
 
 def verdict(store: Store, found: Course) -> Verdict | None:
-    """The verdict of the finished runs; None before every run has finished with a first seed. Raises LabError if a knob
-    of a run was changed mid-run, or its numbers cannot be compared."""
+    """The verdict of the finished runs; None while runs are active, or before all runs have finished with one common
+    seed. Raises LabError if a knob of a run was changed mid-run, or its numbers cannot be compared."""
     seeds = found.whole
     if not seeds or found.active:
         return None

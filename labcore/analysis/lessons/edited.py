@@ -25,8 +25,8 @@ def fields(text: str) -> tuple[dict[str, Any], str]:
 
 
 def changed(text: str, path: Path, value: Any) -> str:
-    """The text with another value in the field at `path`, which is added where it is missing; None removes it. Raises
-    LabError as `fields`, or if the path leads through something that is no table."""
+    """The text with `value` in the field at `path`, which is added if it is missing; None removes the field. Raises
+    LabError as `fields`, or if the path leads through something other than a table."""
     _, body = fields(text)  # the checks of a text that may come from anyone
     document = tomlkit.parse(parted(text)[0] + "\n")
     *way, last = path

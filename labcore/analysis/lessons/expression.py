@@ -52,7 +52,7 @@ OF_RUN: dict[str, tuple[Callable[..., float], float | None, str]] = {
     "slope": (lambda steps, values, _: _slope(steps, values), 0, "slope of the line through all rows, per step"),
     "at": (_at, None, "value at step N"),
 }
-COUNTED = ("first", "last", "at")  # those that may be given a number
+COUNTED = ("first", "last", "at")  # functions that take a number
 # Over the seeds: (S,) -> one number, the same for every seed.
 OVER_SEEDS: dict[str, Callable[[np.ndarray], float]] = {
     "highest": lambda values: float(values.max()), "lowest": lambda values: float(values.min()),
@@ -78,7 +78,7 @@ class Check:
 
 def parse(text: str, runs: Sequence[str]) -> Check:
     """The check in `text` over the runs of these names. Raises LabError if it is too long, is no expression of this
-    language, or names a run, metric or function that is not there. The sentence says what and where."""
+    language, or names a run, metric or function that is not there. The message names the fault and its place."""
     if len(text) > LONGEST:
         raise LabError(f"the check has {len(text)} characters: use at most {LONGEST}.")
     text = " ".join(text.split())  # it may stand on several lines
@@ -104,7 +104,7 @@ def comparison(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:
 
 
 def read(node: ast.expr) -> list[ast.Call]:
-    """The numbers that a side reads off the runs, in their order: of a run, or over the seeds."""
+    """The numbers of runs, or over the seeds, that one side of a comparison reads, in order."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in (*OF_RUN, *OVER_SEEDS):
         return [node]
     return [call for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr) for call in read(part)]
@@ -228,8 +228,8 @@ def _named(operator: ast.cmpop) -> str:
 
 
 def number(node: ast.expr, runs: Runs, seeds: int) -> np.ndarray:
-    """A number of a sound check for each seed: (S,). Raises LabError if a run does not log the metric, or the result is
-    no finite number."""
+    """The value of a sound check's number for each seed: (S,). Raises LabError if a run does not log the metric, or the
+    result is not finite."""
     with np.errstate(all="ignore"):
         found = np.broadcast_to(np.asarray(_number(node, runs), float), seeds)
     if not np.isfinite(found).all():

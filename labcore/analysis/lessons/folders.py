@@ -18,7 +18,7 @@ HERE = Path(__file__).with_name("texts")
 TEMPLATE = Path(__file__).with_name("template.md")
 VARIABLE = "RL_LAB_LESSONS"
 BEFORE = "new.before"  # not a possible name of a lesson
-NEW = "new"  # what the link of the page calls a lesson that has no name yet
+NEW = "new"  # the name in the link of a lesson that has no name yet
 README = "readme"  # a folder's README.md, which is no lesson
 LONGEST_NAME = 48
 NAME = re.compile(rf"[a-z][a-z0-9_]{{0,{LONGEST_NAME - 1}}}")
@@ -44,7 +44,7 @@ def built_in(*, short: bool = False) -> list[Lesson]:
 
 
 def find(name: str) -> Lesson:
-    """The lesson of that name. Raises LabError if there is none; where its file was left out, the sentence says why."""
+    """The lesson of that name. Raises LabError if there is none; if its file was left out, the message says why."""
     there, faults = _found(short=False)
     if name in there:
         return there[name]
@@ -85,7 +85,7 @@ def own_folder() -> Path:
     place = os.environ.get(VARIABLE, "").strip()
     if not place:
         return home() / OWN_LESSONS
-    folder = path_of(os.path.expanduser(place))  # unlike Path's own it leaves ~NOBODY as it is
+    folder = path_of(os.path.expanduser(place))  # unlike Path.expanduser it leaves an unknown ~NAME unchanged
     if not folder.is_dir():
         raise LabError(f"{VARIABLE} is {quoted(place)}, which is not a folder: set it to the folder with your lessons, "
                        "or unset it.")
@@ -140,9 +140,9 @@ def text_of(name: str) -> str:
 
 
 def save(name: str, text: str, replaces: str = "") -> Path:
-    """Write a lesson of your own to its file; return that. The file `replaces` of an earlier version is kept beside it,
-    as NAME.md.before. Raises LabError if the lesson has a fault, the name cannot be one or is taken, or the file cannot
-    be written."""
+    """Write a lesson of your own to its file; return the file. The file `replaces` of an earlier version is kept beside
+    it, as NAME.md.before. Raises LabError if the lesson has a fault, the name is taken or not allowed, or the file
+    cannot be written."""
     check_writable()
     if not NAME.fullmatch(name) or name in (NEW, README):
         raise LabError(f"A lesson cannot be called {quoted(name)}: use lower-case letters, digits and _, beginning "
@@ -168,8 +168,8 @@ def save(name: str, text: str, replaces: str = "") -> Path:
 
 
 def draft(name: str) -> str:
-    """The text of a lesson as its editor was left; else that of its file, or for a new one a small lesson that works.
-    Raises LabError if there is none, or it cannot be read."""
+    """The text of a lesson as its editor was left; without that the text of its file, or for a new lesson a small one
+    that works. Raises LabError if there is no such lesson, or it cannot be read."""
     kept = _DRAFTS.read().get(name)
     if isinstance(kept, str):
         return kept
@@ -177,8 +177,8 @@ def draft(name: str) -> str:
 
 
 def keep_draft(name: str, text: str | None, anew: bool = False) -> None:
-    """Keep a text as the draft; None deletes the draft. With `anew`, the previous draft can be restored. Raises
-    LabError if it cannot be written."""
+    """Keep a text as the draft of a lesson; None deletes the draft. With `anew`, the previous draft can be restored.
+    Raises LabError if the file cannot be written."""
     with _DRAFTS.changing() as drafts:
         if anew:
             drafts[BEFORE] = drafts.get(name)

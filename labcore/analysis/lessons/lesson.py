@@ -1,7 +1,7 @@
 """A lesson as a text file: settings between two lines of +++ in TOML, then the explanation in Markdown.
 
-Everything is checked when the file is read: a fault is one sentence with the file, the line where it can be told, and
-what to do. Left out: files of the user's own to train on, and models that are not built in.
+Everything is checked when the file is read: a fault is one sentence with the file, the line if it is known, and the
+remedy. Left out: files of the user's own to train on, and models that are not built in.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ KINDS_OF: dict[type, str] = {str: "a text", int: "a whole number", list: "a list
 
 
 def parse(name: str, text: str, *, own: bool = False, short: bool = False) -> Lesson:
-    """The lesson in `text`. `short`: with the seeds, steps and knobs of its table `short`, as the tests run it. Raises
-    LabError, which says what is wrong with it in one sentence, without the file's name."""
+    """The lesson in `text`. `short`: with the seeds, steps and knobs of its table `short`, which the tests use. Raises
+    LabError, whose sentence says what is wrong with the lesson, without the file's name."""
     if len(text) > LARGEST:
         raise LabError(f"it has {len(text)} characters: a lesson has at most {LARGEST}.")
     head, body = parted(text)

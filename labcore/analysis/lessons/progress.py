@@ -21,10 +21,10 @@ _KEPT = Kept(LESSONS, "lessons", dict, "Your progress in the lessons")
 
 @dataclass(frozen=True)
 class Attempt:
-    """One go at a lesson. `choice` is the predicted choice from 0, `curve` the drawn one ((x, y) pairs, x from 0 to 1
-    of the run); one of the two is given. `sweep` names the runs, empty before they are started. `says` is the newest
-    verdict ("holds", "fails", "close" or "" where there is none yet) over so many `seeds`, `right` whether the
-    prediction came true. `closed`: the reader begins anew; it is kept, and no longer the one that goes on.
+    """One attempt at a lesson. `choice` is the predicted choice from 0, `curve` the drawn one ((x, y) pairs, x from 0
+    to 1 of the run); one of the two is given. `sweep` names the runs, empty before they are started. `says` is the
+    newest verdict ("holds", "fails", "close" or "" where there is none yet) over so many `seeds`, `right` whether the
+    prediction came true. `closed`: the reader has begun anew, so the attempt is kept but no longer open.
     """
 
     at: float
@@ -43,7 +43,7 @@ def path() -> Path:
 
 
 def attempts() -> dict[str, list[Attempt]]:
-    """By the name of the lesson, oldest first. Raises LabError if the file cannot be read."""
+    """The attempts by the name of the lesson, oldest first. Raises LabError if the file cannot be read."""
     return {name: [_attempt(each) for each in found] for name, found in _sound(_KEPT.read()).items()}
 
 
@@ -53,7 +53,8 @@ def newest(name: str) -> Attempt | None:
 
 
 def predict(name: str, choice: int | None = None, curve: Sequence[tuple[float, float]] = ()) -> Attempt:
-    """Begin an attempt by a prediction. Raises LabError if one goes on already, or the file cannot be written."""
+    """Begin an attempt by a prediction. Raises LabError if the last attempt has not ended, or the file cannot be
+    written."""
     with _changing() as entries:
         if _open(entries.get(name, [])):
             raise LabError("You have already made a prediction: it cannot be changed once its runs have started.")
@@ -63,17 +64,17 @@ def predict(name: str, choice: int | None = None, curve: Sequence[tuple[float, f
 
 
 def anew(name: str) -> None:
-    """Close the attempt that goes on: the next prediction begins another one."""
+    """Close the open attempt. The next prediction begins another one."""
     _change(name, closed=True)
 
 
 def begin(name: str, sweep: str) -> None:
-    """The runs of the newest attempt were started."""
+    """Note that the runs of the newest attempt were started."""
     _change(name, sweep=sweep)
 
 
 def settle(name: str, says: str, right: bool | None, seeds: int) -> None:
-    """The verdict of the newest attempt, over so many seeds."""
+    """Note the verdict of the newest attempt over so many seeds."""
     _change(name, says=says, right=right, seeds=seeds)
 
 

@@ -27,7 +27,7 @@ Curves = Mapping[str, Mapping[str, Sequence[float]]]  # by metric, then by the r
 
 
 def recorded(lesson: Lesson) -> Curves | None:
-    """The recorded curves of a lesson that comes with the lab; None of every other."""
+    """The recorded curves of a lesson that comes with the lab; None for other lessons."""
     kept = _kept().get(lesson.name)
     return kept["curves"] if kept and kept["runs"] == digest(lesson) else None
 

@@ -1,8 +1,8 @@
 """Judge a check by its runs: it holds, it does not hold, or it is too close to call with these seeds.
 
 Each comparison a > b is judged by the difference a − b of each seed, since both sides may read the same run: its mean
-with the interval of `labcore.analysis.estimate`, which of one number per seed is Student's. Where the interval lies on
-one side of zero the comparison holds or fails; where it contains zero one more seed may tell. For == the sides must be
+with the interval of `labcore.analysis.estimate`, which for one number per seed is Student's. If the interval lies on
+one side of zero the comparison holds or fails; if it contains zero, one more seed may decide. For == the sides must be
 equal in every seed; for != one seed that differs is enough. Left out: a correction for several comparisons in one
 check.
 """
@@ -31,8 +31,8 @@ _OF_TRUTH: dict[bool | None, Says] = {True: "holds", False: "fails", None: "clos
 class Compared:
     """One comparison: its sides for each seed, and their mean difference with its interval (None with one seed).
 
-    `read` is what it reads off the runs: the text of each such number, and its value for each seed. `logarithms`: both
-    sides are, so that the difference is that of a factor.
+    `read` are the numbers that it reads from the runs: the text of each number, and its value for each seed.
+    `logarithms`: both sides are logarithms, so their difference is the logarithm of a factor.
     """
 
     text: str
@@ -67,7 +67,7 @@ def margin_text(part: Compared, shown: Callable[[float], str]) -> str:
     if low != high:
         return f"{middle} ({low} to {high})"
     if part.logarithms and part.low != part.high and abs(part.low) > log(FAR):
-        return middle  # the whole interval is as far, which says nothing of the seeds
+        return middle  # the whole interval is beyond it too
     return f"{middle} (all seeds agree)"
 
 

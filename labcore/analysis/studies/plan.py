@@ -40,7 +40,7 @@ class Runs:
 
     @property
     def counted(self) -> tuple[RunRow, ...]:
-        """Its reward models and its finished runs: those that its result is made of."""
+        """Its reward models and its finished runs, from which its result is computed."""
         return (*self.scorers, *(row for rows in self.finished().values() for row in rows))
 
     def finished(self) -> dict[str, tuple[RunRow, ...]]:
@@ -126,8 +126,8 @@ def _of_newest_model(study: Study, rows: list[RunRow]) -> list[RunRow]:
 def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None,
             only: Collection[str] | None = None) -> list[RunSpec]:
     """List the runs to make next: the missing reward models, else the missing seeds of the settings, or of those with
-    the labels `only`, all settings of a seed first. Nothing while a reward model is still trained. Raises LabError if a
-    reward model did not finish, and cannot be had by running it again."""
+    the labels `only`, all settings of a seed first. Empty while a reward model is still being trained. Raises LabError
+    if a reward model did not finish, and running it again cannot produce it."""
     counted = {row.spec.seed for row in runs.scorers if row.state in (FINISHED, *ACTIVE)}
     if absent := [spec for spec in scorer_specs(study) if spec.seed not in counted]:
         return absent
@@ -141,8 +141,8 @@ def missing(study: Study, runs: Runs, seeds: Sequence[int] | None = None,
 
 
 def every(study: Study, scorers: Sequence[str] = ()) -> list[RunSpec]:
-    """All runs of a study, for an estimate of its time. Where their reward models are not there yet (`scorers` are
-    those that are) the verifier stands in, which scores faster."""
+    """All runs of a study, for an estimate of its time. While reward models are missing (`scorers` are those that
+    exist), the verifier, which scores faster, takes their place."""
     there = len(scorers) >= study.scorers
     settings = [setting if there else _alone(setting) for setting in study.settings]
     first = [] if study.scorers and there else scorer_specs(study)

@@ -23,8 +23,8 @@ class Recorded:
     """A study's result with its `date`, the kind of `machine`, and the `seconds` that its `runs` took together.
 
     `findings` have an estimate and a verdict by the contrast's label. `capsule` is the file of the winner's capsule in
-    docs/studies, `run` the run in it, and `digest` the SHA-256 of that file. Where a claim needed more seeds, there are
-    more runs than the study has by default, which is their number where it was not recorded.
+    docs/studies, `run` the run in it, and `digest` the SHA-256 of that file. If a claim needed more seeds, there are
+    more `runs` than the study's default number, which stands for a number that was not recorded.
     """
 
     date: str

@@ -31,7 +31,7 @@ QUESTIONS = 1024  # for "solved": the same ones for every run of a study, drawn 
 
 
 def of_run(measure: Measure, row: RunRow, trace: Trace) -> float:
-    """The number of a run. Raises LabError if the run does not have it."""
+    """The value of a measure for one run. Raises LabError if the run does not have it."""
     found = _TAKEN[measure.how](measure, row, trace)
     if not np.isfinite(found):
         raise LabError(f"The run {row.id} has no data for {measure.words!r}: run the study again.")
@@ -44,7 +44,7 @@ def metrics_of(measure: Measure) -> list[str]:
 
 
 def asked(measure: Measure, row: RunRow) -> jobs.Spec | None:
-    """The job that has the number, where the run's own rows do not."""
+    """The job that computes the measure, if the run's own rows do not have it."""
     if measure.how == "step_seconds":
         return {**cost_asked(row.spec), "repeat": row.spec.seed}
     if measure.how == "solved":
@@ -157,7 +157,7 @@ class Result:
 
 
 def needed(study: Study, runs: Runs) -> list[jobs.Spec]:
-    """The jobs that a result needs beside the runs' own rows, each once."""
+    """The jobs whose results are needed besides the runs' own rows, each once."""
     found = [spec for measure, label in _wanted(study) for row in runs.finished()[label]
              if (spec := asked(measure, row))]
     return list({jobs.job_id(spec): spec for spec in found}.values())

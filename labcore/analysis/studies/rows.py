@@ -11,7 +11,7 @@ from labcore.catalog.llm.tasks import SORT_SCORER
 
 AHMADIAN = "Ahmadian et al. 2024, arXiv:2402.14740"
 GROUPS: dict[str, Value] = {"prompts_per_step": 16, "group_size": 4}  # 64 completions a step
-SINGLE: dict[str, Value] = {"prompts_per_step": 64, "group_size": 1, "mini_batches": 1}  # as many, of as many prompts
+SINGLE: dict[str, Value] = {"prompts_per_step": 64, "group_size": 1, "mini_batches": 1}  # 64 completions of 64 prompts
 LAST = Measure(rows=10)
 TRUE = Measure(metric="reward/verifier", rows=10)
 

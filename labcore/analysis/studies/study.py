@@ -17,9 +17,9 @@ REWARD_MODEL, TEACHER = "reward_model", "teacher"  # knobs that name a run to le
 class Measure:
     """One number of a run.
 
-    `how` names the function of `labcore.analysis.studies.result` that takes it. Of a `metric` that is the mean of its
-    last `rows` rows ("last"), of all ("mean"), or the last rows' less the first rows' ("change"). `model` and `top` are
-    the affair of "top_mass".
+    `how` names the function of `labcore.analysis.studies.result` that computes it. For a `metric` this is the mean of
+    its last `rows` rows ("last"), of all rows ("mean"), or the mean of the last rows minus that of the first
+    ("change"). Only "top_mass" uses `model` and `top`.
     """
 
     how: str = "last"
@@ -30,7 +30,7 @@ class Measure:
 
     @property
     def unit(self) -> str:
-        """Of the number; empty where it is a count."""
+        """The unit of the number; empty for a count."""
         if self.how == "step_seconds":
             return "s/step"
         own = {"models": "networks", "top_mass": "probability", "wrong_length": "tokens", "solved": "share"}
@@ -82,7 +82,8 @@ class Setting:
 class Contrast:
     """A weighted sum of the settings' means, and the region `low` to `high` in which the claim says that it lies.
 
-    The edges are in the unit of `measure`, and no part of the region. Where it does not decide it is only shown.
+    The edges are in the unit of `measure` and do not belong to the region. A contrast that does not decide is only
+    shown.
     """
 
     label: str

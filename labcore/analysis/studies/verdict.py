@@ -35,15 +35,15 @@ def judged(found: Estimate, low: float, high: float) -> Verdict:
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict of a claim with several parts: it agrees where all do, and disagrees where one does."""
+    """The verdict of a claim with several parts: it agrees if all parts do, and disagrees if one does."""
     found = set(verdicts)
     return "disagrees" if "disagrees" in found else "agrees" if found == {"agrees"} else "unclear"
 
 
 @dataclass(frozen=True)
 class Need:
-    """The seeds that would decide a claim, and the settings that need them; None where it takes more than are thought
-    of (`labcore.analysis.estimate.MOST`)."""
+    """The seeds that would decide a claim, and the settings that need them; None if that is more than
+    `labcore.analysis.estimate.MOST`."""
 
     seeds: int | None
     settings: tuple[str, ...]

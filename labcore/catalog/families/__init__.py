@@ -1,1 +1,2 @@
-"""The families of choices, a module for each part of a step: each choice is declared once, with all that it needs."""
+"""The families of choices, a module for each part of a step. Each choice is declared here once, with everything that
+belongs to it."""

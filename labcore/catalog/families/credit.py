@@ -71,7 +71,7 @@ def _of_teacher(of: Numbers) -> Worked:
     return Worked("log π_T − log π_old", "{teacher_logprobs} − {old_logprobs:b}")
 
 
-DIGITS = 4  # of a reward that is computed from an advantage: further digits are the rounding of the record
+DIGITS = 4  # of a reward that is computed from an advantage; further digits are rounding errors of the record
 
 
 def _of_opponent(of: Numbers) -> Worked:

@@ -47,8 +47,9 @@ SINGLE_STEP = Knob(
     "the teacher. Off: the log-ratio of the sampled token estimates this KL.", "live", group="loss", advanced=True,
     aliases="single_step_decomposition", before=False)
 _FEEDBACK = {"include_environment_feedback": True, "reprompt_template": "{prompt}{solution}{feedback}"}
-_OF_PROMPT = ("TRL reads feedback from the column privileged_context of a prompt, so all its completions, also right "
-              "ones, get the same feedback; this script writes the task's answer there if the row has no such column")
+_OF_PROMPT = ("TRL reads feedback from the column privileged_context of a prompt, so all its completions, including "
+              "right ones, get the same feedback; this script writes the task's answer there if the row has no such "
+              "column")
 TEACHER_CONTEXT = Family("teacher_context", "context of the teacher", "labcore.llm.teacher_context",
                          ("task", "problems", "texts", "exact", "group_size"), (
     TeacherContext("nothing", "the prompt alone", r"x", elsewhere=(There("DistillationTrainer ms-swift"),)),

@@ -115,7 +115,8 @@ def of_run(kind: str, algorithm: str, knobs: Values, defaults: Values | None = N
 
 
 def cautions(loop: str, values: Values) -> list[str]:
-    """The cautions for a mix of `loop` with these knobs, all that its loop has: of single choices, then of several."""
+    """The cautions for a mix of `loop` with these knobs, which are all knobs of its loop: first those of single
+    choices, then those of several choices together."""
     own = (caution for family in choices.FAMILIES for each in choices.chosen(family, values)
            for caution in each.cautions)
     return list(dict.fromkeys(caution.text for caution in (*own, *CAUTIONS[loop]) if caution.holds(values)))

@@ -145,7 +145,7 @@ def _teacher(values: Mapping[str, Value]) -> list[str]:
 
 
 def _reward(values: Mapping[str, Value]) -> list[str]:
-    """The reward, where that is not the verifier's alone; nothing where a teacher gives the advantages."""
+    """The reward, unless it is the verifier's alone; empty if a teacher gives the advantages."""
     if choices.ADVANTAGE[str(values["advantage"])].teacher:
         return []
     source, shaping = choices.REWARD[str(values["reward_source"])], choices.SHAPING[str(values["shaping"])]

@@ -24,7 +24,8 @@ _WITHOUT: Mapping[str, Value] = {"updates_per_batch": 1, "mini_batches": 1, "whi
 
 
 def check_name(name: str) -> str:
-    """`name`, if a mix may have it. Raises LabError if it is too long, has other signs, or is an algorithm's."""
+    """`name`, if a mix may have it. Raises LabError if the name is too long, has characters that are not allowed, or is
+    the name of an algorithm."""
     if not NAME.fullmatch(name):
         raise LabError(f"{quoted(name)} cannot be the name of a mix: use 1 to {LONGEST} letters, digits, spaces or . , "
                        "+ - "
@@ -72,7 +73,7 @@ def idle(algorithm: str, key: str, values: Mapping[str, Value]) -> bool:
 
 def row(algorithm: str, name: str, values: Mapping[str, Value]) -> Algorithm:
     """The row of the mix `name` that began from the row `algorithm`; `values` are its knobs. Raises LabError as
-    `with_every_knob`, or for a choice that there is none of."""
+    `with_every_knob`, or if a value names an unknown choice."""
     base = with_every_knob(algorithm)
     filled = {knob.key: values.get(knob.key, knob.default) for knob in base.knobs}
     return _row(algorithm, name, tuple(filled.items()))

@@ -1,4 +1,5 @@
-"""The nearest row, the equation and the cautions of a mix: pure, for the page computes them at every change."""
+"""The nearest row, the equation and the cautions of a mix. Pure, so that the page can compute them at every change of a
+knob."""
 
 from __future__ import annotations
 

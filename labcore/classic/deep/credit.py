@@ -1,4 +1,4 @@
-"""Turn experience into training data of policy gradients: advantages, returns, the old policy; and fit the critic.
+"""Turn experience into the training data of policy gradients (advantages, returns, the old policy), and fit the critic.
 
 A time limit bootstraps, a termination does not: see `labcore.maths.returns.gae_envs`.
 """
@@ -20,14 +20,14 @@ from labcore.maths.surrogates import value_loss
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """N steps that count, flat, with what the policy and the critic were before any update on them."""
+    """N steps that count, in one row, with the outputs of the policy and the critic before any update on them."""
 
     observations: Tensor  # (N, D)
     actions: Tensor  # (N,) int64, or (N, A) float32 where they are continuous
     old: Distribution  # π_old(·|s)
     old_values: Tensor  # (N,) reward
     advantages: Tensor  # (N,) reward, or without a unit where normalised
-    returns: Tensor  # (N,) reward: A_GAE + V before any normalisation, what the critic learns
+    returns: Tensor  # (N,) reward: A_GAE + V before any normalisation, the critic's target
 
     def __len__(self) -> int:
         return len(self.actions)

@@ -1,6 +1,6 @@
 """The distribution of a policy's next action: one over a few actions, or a Gaussian over continuous ones.
 
-Both answer the same questions, so no method asks which of them it has. `of` reads the outputs of a network. Acting is
+Both have the same methods, so no algorithm asks which of them it has. `of` reads the outputs of a network. Acting is
 left to functions of these outputs, because a step of the environments needs nothing else.
 
     Categorical    π(a|s) = softmax(z(s))_a
@@ -41,7 +41,7 @@ class Distribution(Protocol):
 
     @staticmethod
     def mode(outputs: Tensor, noise: Tensor) -> Tensor:
-        """The likeliest actions; `noise` is not read."""
+        """The most likely actions; `noise` is not read."""
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """log π(a|s) of the actions taken. (...) nats; of continuous actions the log of a density"""
@@ -73,7 +73,7 @@ class Acts(Protocol):
 
 @dataclass(frozen=True)
 class Categorical:
-    """A few actions, counted from 0. `log_policy` (..., A) is log π, normalised."""
+    """A distribution over a few actions, which are counted from 0. `log_policy` (..., A) is log π, normalised."""
 
     log_policy: Tensor
 
@@ -117,7 +117,8 @@ class Categorical:
 
 @dataclass(frozen=True)
 class DiagGaussian:
-    """Continuous actions, each number with a mean and a standard deviation of its own, in the unit of the actions."""
+    """A distribution over continuous actions: each component has its own mean and standard deviation, in the unit of
+    the actions."""
 
     mean: Tensor  # (..., A)
     log_std: Tensor  # (..., A)

@@ -54,7 +54,7 @@ def target(rewards: Tensor, terminated: Tensor, next_q_target: Tensor, gamma: fl
 def n_step(batch: Batch, n: int, gamma: float) -> Transitions:
     """R_t = Σ_{k<m} γ^k r_{t+k}, s_{t+m}, whether s_{t+m} is an end, and m. (T, E) steps -> (T, E) transitions
 
-    m is n, or fewer where the episode or the batch ends before.
+    m is n, or smaller if the episode or the batch ends earlier.
 
     Source: Hessel et al. 2018, arXiv:1710.02298, "Multi-step learning".
     """
@@ -106,7 +106,8 @@ def linear_epsilon(progress: float, start: float, end: float, share: float) -> f
 
 
 def epsilon_greedy(epsilon: float) -> Choose:
-    """A choice by one uniform number u: below ε it names the action itself, u/ε ∈ [0, 1) being uniform again."""
+    """A function that chooses ε-greedy actions with one uniform number u for each. If u < ε, u also selects the action,
+    because u/ε is then uniform in [0, 1)."""
     def choose(q: Tensor, uniforms: Tensor) -> Tensor:
         actions = q.shape[-1]
         named = (uniforms / max(epsilon, 1e-12) * actions).long().clamp(max=actions - 1)
@@ -115,7 +116,7 @@ def epsilon_greedy(epsilon: float) -> Choose:
 
 
 def run(session: DeepSession) -> Iterator[Record]:
-    """Yield a Record per rollout and the updates after it."""
+    """Yield a Record for each rollout and the updates after it."""
     while session.step < session.spec.steps:
         knobs = session.knobs
         epsilon = linear_epsilon(session.step / session.spec.steps, knobs["epsilon_start"], knobs["epsilon_end"],

@@ -1,6 +1,6 @@
 """Evaluate the greedy policy in environments of its own, with seeds that training never uses.
 
-They are a function of the run's seed and the step, so nothing of an evaluation has to be saved.
+The seeds are a function of the run's seed and the step, so an evaluation has no state to save.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from labcore.runs.files import untrusted
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns and lengths of whole episodes; of the first one, for a picture of it, what it observed (the last
-    observation included; where observations are states, the state's number), its rewards, its actions and their
-    standard deviations where they are continuous, and whether the time limit ended it.
-    """
+    """The returns and lengths of whole episodes. For a picture of the first episode also its observations (including
+    the last one; as state numbers where observations are states), its rewards, its actions, their standard deviations
+    if they are continuous, and whether the time limit ended it."""
 
     returns: list[float]
     lengths: list[int]
@@ -66,8 +65,8 @@ def evaluate(session: DeepSession) -> Evaluation:
 @torch.no_grad()
 def play(network: Acts, task: str, episodes: int, seed: int, device: torch.device | str = "cpu",
          choose: Choose | None = None, arguments: str = "") -> Evaluation:
-    """Whole episodes, one in each of `episodes` environments, with the likeliest actions where nothing else is to
-    `choose` them. Raises LabError if the environment cannot be made."""
+    """Play whole episodes, one in each of `episodes` environments. Without `choose`, the most likely actions are taken.
+    Raises LabError if the environment cannot be made."""
     worlds = make_environments(task, episodes, seed, arguments)
     generator = torch.Generator(device).manual_seed(seed)
     returns, lengths, rewards, truncated = np.zeros(episodes), np.zeros(episodes, np.int64), [], False
@@ -110,10 +109,10 @@ def _shown(world: World, observation: np.ndarray) -> list[float]:
 
 def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
     """The acting network of a `policy` folder, the newest or that of the best evaluation, and its `config.json`. Raises
-    LabError if the folder is none, or its files do not fit each other."""
+    LabError if it is no such folder, or its files do not fit each other."""
     try:
         config = untrusted.read_json(folder / "config.json", constants=True)
-        make = GaussianMLP if config.get("continuous") else MLP  # what older folders do not say they have not
+        make = GaussianMLP if config.get("continuous") else MLP  # older folders have no such field
         network = make(config["sizes"], torch.Generator(), activation=config["activation"],
                        normed=config.get("normed", False), standardised=config.get("standardised", False))
         network.load_state_dict(load_file(folder / ("best.safetensors" if best else "model.safetensors")))
@@ -128,8 +127,8 @@ def load(folder: Path, best: bool = False) -> tuple[MLP, dict[str, Any]]:
 
 
 def replay(folder: Path, episodes: int, seed: int, best: bool = False) -> dict[str, Any]:
-    """Play whole episodes with the best actions. JSON-clean: returns, lengths, and `path`, what the first one observed.
-    Raises LabError as `load`, or if the environment cannot be made."""
+    """Play whole episodes with the best actions. JSON-clean: returns, lengths, and `path`, the observations of the
+    first episode. Raises LabError as `load`, or if the environment cannot be made."""
     network, config = load(folder, best)
     played = play(network, config["environment"], episodes, seed, arguments=str(config.get("arguments", "")))
     return {"environment": config["environment"], "step": config["best_step" if best else "step"],

@@ -29,7 +29,7 @@ class Batch:
 
 @dataclass
 class Episodes:
-    """The returns of episodes under way, and of those that ended since the last `take`."""
+    """The returns of unfinished episodes, and of the episodes that ended since the last `take`."""
 
     returns: np.ndarray
     lengths: np.ndarray
@@ -52,7 +52,7 @@ class Episodes:
                 self.returns[index], self.lengths[index] = 0, 0
 
     def take(self) -> list[dict[str, float]]:
-        """The ended episodes, in order, which are then forgotten."""
+        """The returns of the ended episodes, in order. They are forgotten afterwards."""
         ended, self.ended = self.ended, []
         return ended
 
@@ -89,9 +89,9 @@ class Transitions(NamedTuple):
 
 
 class Replay:
-    """A ring of `size` transitions, in memory that is taken as it is needed.
+    """A ring of `size` transitions, whose memory grows as it is filled.
 
-    With `states` every observation is a one among zeros.
+    With `states` every observation is one-hot.
     """
 
     def __init__(self, size: int, observation_size: int, device: torch.device, states: bool = False):
@@ -107,7 +107,7 @@ class Replay:
         return min(self.written, self.size)
 
     def add(self, transitions: Transitions) -> None:
-        """Write T x E transitions over the oldest; of more than fit, the newest stay."""
+        """Write T × E transitions over the oldest ones. If there are more than `size`, only the newest are kept."""
         new = self._packed(Transitions(*(column.flatten(0, 1)[-self.size:] for column in transitions)))
         at = (self.written + torch.arange(len(new.actions), device=new.actions.device)) % self.size
         for column, values in zip(self._columns, new, strict=True):

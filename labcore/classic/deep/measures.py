@@ -38,13 +38,14 @@ def _ratio(policy: Distribution, data: TrainingBatch) -> Tensor:
 
 
 def said(policy: Distribution) -> dict[str, float]:
-    """The policy's mean entropy in nats, and the spread of continuous actions."""
+    """The policy's mean entropy in nats, and the spread of continuous actions, as metrics."""
     return {"entropy/action": float(policy.entropy().mean()), **policy.spread()}
 
 
 @torch.no_grad()
 def moved(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
-    """KL(π_old ‖ π) of an update on its own batch, nats. Right after it, while `data` holds the policy before."""
+    """KL(π_old ‖ π) of an update on its own batch, in nats. To be called right after the update, while `data` still
+    holds the policy from before it."""
     return {"kl/step": float(data.old.kl(session.policy.distribution(data.observations)).mean())}
 
 

@@ -70,7 +70,7 @@ class MLP(nn.Module):
 
     @property
     def linears(self) -> Sequence[nn.Linear]:
-        return cast(Sequence[nn.Linear], self.layers)  # a ModuleList does not say what it holds
+        return cast(Sequence[nn.Linear], self.layers)  # a ModuleList has no element type
 
     def forward(self, x: Tensor) -> Tensor:
         *hidden, last = self.linears
@@ -86,9 +86,8 @@ class MLP(nn.Module):
 
 
 class GaussianMLP(MLP):
-    """A policy for continuous actions: (μ(s), log σ), μ that of the network and log σ a parameter that is the same in
-    every state, `log_std` at first. (..., sizes[0]) -> (..., 2 sizes[-1])
-    """
+    """A policy for continuous actions: (μ(s), log σ). The network gives μ; log σ is a parameter, the same in every
+    state, and begins as `log_std`. (..., sizes[0]) -> (..., 2 sizes[-1])"""
 
     family = DiagGaussian
 
@@ -110,9 +109,9 @@ def _unit_of_before(_: nn.Module, weights: dict[str, Tensor], prefix: str, *more
 def actor_critic(world: World, knobs: Mapping[str, Value], generator: torch.Generator) -> dict[str, MLP]:
     """A policy with small last weights, so that it begins nearly uniform, and a critic.
 
-    What is bounded more narrowly than ±1 (CartPole's angle) is stretched to it; nothing is shrunk. The critic counts in
-    tens of reward: to reach the values of CartPole and Acrobot, up to a hundred, in ones, its tanh units saturate, and
-    then it gives every state the same value.
+    Observations with narrower bounds than ±1 (CartPole's angle) are stretched to ±1; none are shrunk. The critic counts
+    in tens of reward: to reach the values of CartPole and Acrobot, up to a hundred, in ones, its tanh units saturate,
+    and then it gives every state the same value.
     """
     hidden, standardised = _hidden(world, knobs), bool(knobs["normalise_observations"])
     given: dict[str, Any] = {"scale": () if standardised else _scale(world, 1.0), "standardised": standardised}
@@ -204,12 +203,13 @@ def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies that can be written to a file, and that nobody changes any more."""
+    """Copies that can be written to a file and do not change any more."""
     return {key: value.detach().clone().contiguous() for key, value in tensors.items()}
 
 
 def save_policy(folder: Path, newest: Mapping[str, Tensor], best: Mapping[str, Tensor], config: dict[str, Any]) -> None:
-    """Write the acting network, as it is and as it was at its best evaluation, and what it was made for.
+    """Write the acting network, both as it is and as it was at its best evaluation, and the task that it was trained
+    for.
 
     `model.safetensors`, `best.safetensors` and `config.json` are all that `evaluation.load` needs.
     """

@@ -112,7 +112,7 @@ def policy_update(session: DeepSession, data: TrainingBatch) -> dict[str, float]
 
 
 def reinforce(session: DeepSession) -> Iterator[Record]:
-    """Yield a Record per batch of E whole episodes and the one update on it."""
+    """Yield a Record for each batch of E whole episodes, on which one update is made."""
     while session.step < session.spec.steps:
         knobs = session.knobs
         batch = collect(session, session.environments.world.max_steps, whole_episodes=True)
@@ -124,7 +124,8 @@ def reinforce(session: DeepSession) -> Iterator[Record]:
 
 
 def a2c(session: DeepSession) -> Iterator[Record]:
-    """Yield a Record per `rollouts_per_step` rollouts, each with one update; means over them."""
+    """Yield a Record for each `rollouts_per_step` rollouts, with one update on each rollout. Its metrics are means over
+    these updates."""
     while session.step < session.spec.steps:
         rows = []
         for _ in range(int(session.knobs["rollouts_per_step"])):

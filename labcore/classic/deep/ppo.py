@@ -55,7 +55,8 @@ def settings(session: DeepSession) -> dict[str, Any]:
 
 
 def parts(session: DeepSession, data: TrainingBatch) -> Iterator[Tensor | None]:
-    """The rows of each update: all epochs, each cut anew into mini-batches. None: all of them, in order."""
+    """The rows of each update: every epoch is divided anew into mini-batches. None stands for all rows in their
+    order."""
     count = int(session.knobs["mini_batches"])
     for _ in range(int(session.knobs["epochs"])):
         if count == 1:

@@ -1,4 +1,4 @@
-"""The end of a step of a deep method: counted, evaluated where it is time, and put together as a Record."""
+"""The end of a step of a deep method: count it, evaluate the policy if it is due, and make the Record."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from labcore.runs.spec.session import Pictures, Record
 
 @torch.no_grad()
 def policy_map(session: DeepSession, path: list[list[float]]) -> dict[str, Any] | None:
-    """The likeliest action and its value on the world's plane, and the `path` of an episode on it; None where the world
-    has no plane. Of continuous actions the mean of the first number, clipped to its bounds.
-    """
+    """The most likely action and its value at each point of the environment's plane, and the `path` of an episode on
+    that plane; None if the environment has no plane. For continuous actions it is the mean of the first component,
+    clipped to its bounds."""
     world = session.environments.world
     plane = plane_of(world)
     if plane is None:
@@ -50,7 +50,8 @@ def _grid(numbers: Tensor) -> list[list[float]]:
 
 
 def clip_view(found: Mapping[str, list[float]], clip_low: float, clip_high: float) -> dict[str, Any]:
-    """`found` ({"ratio", "advantage"}, as `ratios` makes it) with its cut sides, and the surrogate's curve."""
+    """`found` ({"ratio", "advantage"} from `ratios`), with the side on which each step is clipped and the curve of the
+    surrogate."""
     ratio, advantages = (torch.tensor(found[key], dtype=torch.float64) for key in ("ratio", "advantage"))
     bounds = {"clip_low": clip_low, "clip_high": clip_high}
     return {"ratios": {**found, "cut": sides(clip_cut(ratio, advantages, **bounds), ratio)},
@@ -91,10 +92,11 @@ SHOWN = 200  # episodes of a step that are kept one by one
 
 def record(session: DeepSession, metrics: Mapping[str, float], data: TrainingBatch | None = None,
            clip: tuple[float, float] | None = None, draw: Callable[[], dict[str, Any]] | None = None) -> Record:
-    """Close a step: count it, evaluate if it is time, keep the best weights, and put numbers and pictures together.
+    """Close a step: count it, evaluate the policy if it is due, keep the best weights, and make the Record with its
+    metrics and pictures.
 
-    `data` is the batch that the critic learnt from, where there is a critic; `clip` the annealed clip range that its
-    updates had, where they had one; `draw` makes the line through the policy's update, where it moved.
+    `data` is the batch that the critic learnt from, if there is a critic. `clip` is the annealed clip range of the
+    updates, if they had one. `draw` makes the line through the policy's update, if the policy moved.
     """
     session.step += 1
     ended = session.episodes.take()

@@ -25,11 +25,12 @@ def act(environments: Any, actions: Tensor) -> Any:
 
 @torch.no_grad()
 def collect(session: DeepSession, steps: int, choose: Choose | None = None, whole_episodes: bool = False) -> Batch:
-    """Act for `steps` steps in every environment, or for one episode in each, with actions that the policy samples
-    where nothing else is to `choose` them.
+    """Act for `steps` steps in every environment, or for one episode in each, with actions that the policy samples, or
+    that `choose` gives.
 
-    With `whole_episodes` all begin anew, and what follows an end in its environment does not count. A fixed number of
-    episodes has no bias to short ones, which a fixed number of steps would have without a critic.
+    With `whole_episodes` every environment begins a new episode, and its steps after the end of that episode do not
+    count. A fixed number of episodes is not biased towards short ones; without a critic, a fixed number of steps would
+    be.
     """
     environments, policy, device = session.environments, session.acting, session.device
     choose = choose or policy.family.sample

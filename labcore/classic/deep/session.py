@@ -43,7 +43,7 @@ class DeepSession:
     """See the module. `knobs` is changed in place during the run; the counters count up.
 
     `numbers` is what a method keeps between steps (the adaptive factor of β); `best` the acting network's weights at
-    the best greedy evaluation so far; `notes` what the next record says of how the run goes on.
+    the best greedy evaluation so far; `notes` the messages on the course of the run for the next record.
     """
 
     spec: RunSpec
@@ -101,7 +101,7 @@ class DeepSession:
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> DeepSession:
-        """Build what `spec` needs; where `resume` is given, from that checkpoint. There is no base to start from.
+        """Build the session of `spec`, or continue it from the checkpoint `resume`. There is no base to start from.
         Raises LabError if the environment, the device or the checkpoint cannot be used."""
         # These networks are so small that a GPU is faster only with thousands of environments: it has to be asked for.
         device = pick_device("cpu" if spec.device == "auto" else spec.device)
@@ -125,11 +125,11 @@ class DeepSession:
         return session
 
     def fork(self, spec: RunSpec) -> DeepSession:
-        """A session of the fork `spec` where this one is: weights, optimizers of the same type, replay, environments
-        and counters continue, the rest begins anew.
+        """A session of the fork `spec` that starts where this session is. Weights, optimizers of the same type, replay,
+        environments and counters continue; everything else begins anew.
 
-        Random numbers continue as well where the fork has common random numbers (`twin`); else those that it was
-        started with are used. The episodes under way are played on in either case.
+        If the fork has common random numbers (`twin`), its random numbers continue too; otherwise it uses those that it
+        was started with. In both cases the present episodes are played to their ends.
         """
         child = DeepSession.start(spec)
         for name, network in child.networks.items():
@@ -180,7 +180,7 @@ class DeepSession:
         return norm
 
     def must_be_finite(self, what: str, value: float) -> None:
-        """Raises Diverged where `value` is not finite."""
+        """Check a number of the run; `what` names it. Raises Diverged if `value` is not finite."""
         if not isfinite(value):
             raise Diverged(self.step + 1, what)
 
@@ -200,7 +200,8 @@ class DeepSession:
                 "lengths": self.episodes.lengths.tolist()}
 
     def save(self, folder: Path) -> None:
-        """Write a complete checkpoint into `folder`, safetensors and JSON only; its folder `policy` is what can act."""
+        """Write a complete checkpoint into `folder`, safetensors and JSON only; its folder `policy` holds the acting
+        policy."""
         save_file(self.tensors(), folder / "tensors.safetensors")
         acting, weights = self.acting, self.acting.state_dict()
         checkpoint.save_policy(folder / "policy", weights, self.best or weights, {

@@ -1,7 +1,8 @@
 """Running means and variances, which bring observations and rewards to a size that networks learn well from.
 
-As VecNormalize of Stable-Baselines3, with one difference: observations are divided by what was known before the
-rollout, so the policy that acts is the one that is updated. There the numbers change at every step.
+As VecNormalize of Stable-Baselines3, with one difference: observations are standardised by the statistics from before
+the rollout, so the policy that acts is the one that is updated. In Stable-Baselines3 the statistics change at every
+step.
 
 Source: Chan et al. 1979, "Updating formulae" (combined moments); Stable-Baselines3, `vec_normalize.py` and
 `running_mean_std.py`.
@@ -69,7 +70,7 @@ class RewardScale:
     moments: list[float] = field(default_factory=lambda: [0.0, 1.0, FEW])  # mean, variance and number of the G seen
 
     def scaled(self, rewards: np.ndarray, ended: np.ndarray, gamma: float) -> np.ndarray:
-        """The rewards of T steps, each divided by what is known at its step. (T, E), bool (T, E) -> float32 (T, E)"""
+        """The rewards of T steps, each divided by the scale known at its step. (T, E), bool (T, E) -> float32 (T, E)"""
         found = np.empty_like(rewards, np.float32)
         for t, row in enumerate(rewards):
             self.returns = self.returns * gamma + row

@@ -83,7 +83,7 @@ def line_search(measure: Callable[[float], tuple[float, float]], delta: float, b
 
 
 def run(session: DeepSession) -> Iterator[Record]:
-    """Yield a Record per rollout and the step after it."""
+    """Yield a Record for each rollout and the step after it."""
     while session.step < session.spec.steps:
         data = training_batch(session, collect(session, int(session.knobs["rollout_steps"])))
         before = parameters(session.policy)
@@ -101,8 +101,8 @@ def gain(policy: MLP, data: TrainingBatch) -> Tensor:
 
 
 def step(session: DeepSession, data: TrainingBatch) -> dict[str, float]:
-    """One step of the policy: direction, length, line search. Returns what was measured on the way. Raises Diverged if
-    the gradient or the step is not finite; the weights are left as they were."""
+    """One step of the policy: direction, length, line search. Returns the metrics of the step. Raises Diverged if the
+    gradient or the step is not finite; the weights are left as they were."""
     policy, knobs = session.policy, session.knobs
     theta, delta = parameters(policy), knobs["delta"] * session.remaining
     gradient = flat(torch.autograd.grad(gain(policy, data), list(policy.parameters())))

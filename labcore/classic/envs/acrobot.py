@@ -1,4 +1,5 @@
-"""Acrobot, all copies in one numpy step: bit for bit what Gymnasium's single environments give, several times sooner.
+"""Acrobot, all copies in one numpy step: bit for bit the results of Gymnasium's single environments, several times
+faster.
 
 Two links hang from a joint; the torque is at the second joint. Gymnasium's equations, in its order of operations:
 

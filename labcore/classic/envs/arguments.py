@@ -83,9 +83,8 @@ def value(text: str) -> Any:
 
 
 def offered(env_id: str) -> dict[str, Any]:
-    """The arguments that a registered environment takes, with their defaults; none where its class cannot be loaded.
-    The registration's own values come before those of the class.
-    """
+    """The arguments that a registered environment takes, with their defaults; empty if its class cannot be loaded. A
+    default in the registration replaces the one of the class."""
     return _offered(env_id) if env_id in gym.registry else {}  # a module may register it later
 
 
@@ -103,8 +102,8 @@ def _offered(env_id: str) -> dict[str, Any]:
 
 
 def check(env_id: str, arguments: Mapping[str, Any]) -> None:
-    """Raises LabError where the environment has no argument of such a name, as far as its class tells, or where a
-    switch or a number is given something else: Python would take any word for true."""
+    """Check the arguments of an environment. Raises LabError if its class shows that it has no argument of a name, or
+    if the value of a switch or a number is something else, because Python would read any word as true."""
     known = offered(env_id)
     for name, given in arguments.items():
         if known and name not in (*known, LIMIT):

@@ -47,7 +47,7 @@ class Environments(Protocol):
         """Take the actions: (E,), counted from 0, or (E, A) where they are continuous."""
 
     def state(self) -> dict[str, Any]:
-        """All that the future depends on, JSON-clean."""
+        """All data on which the future depends, JSON-clean."""
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from `state()` of another instance."""
@@ -56,8 +56,8 @@ class Environments(Protocol):
 def make_environments(env_id: str, count: int, seed: int, arguments: str = "") -> Environments:
     """`count` environments of that id with these arguments, the first episodes begun.
 
-    Gymnasium's own vectorised CartPole and the lab's Acrobot and Pendulum where these are asked for; any other id is
-    stepped one after the other. Raises LabError as `describe`.
+    Gymnasium's own vectorised CartPole and the lab's Acrobot and Pendulum are used for their ids; the copies of any
+    other environment are stepped one after the other. Raises LabError as `describe`.
     """
     world = describe(env_id, arguments)
     about = gym.registry.get(env_id)  # None for an environment in a module of the user's
@@ -115,8 +115,8 @@ class CartPoleEnvironments:
 class SingleEnvironments:
     """Environments stepped one by one.
 
-    Gymnasium has no way to save one. So every episode begins with a seed of its own, and its state is that seed and
-    the actions since: loading takes the same actions again.
+    Gymnasium cannot save an environment. So every episode begins with its own seed, and its state is that seed and the
+    actions since. Loading a state takes the same actions again.
     """
 
     def __init__(self, world: World, count: int, seed: int):
@@ -214,7 +214,7 @@ class Physics(Protocol):
 
 
 class TogetherEnvironments(SingleEnvironments):
-    """Worlds of Gymnasium whose copies take their step at once. Seeds, numbers and `state()` as
+    """Gymnasium environments whose copies all step at once. Seeds, numbers and `state()` are those of
     `SingleEnvironments`."""
 
     def __init__(self, world: World, count: int, seed: int):

@@ -22,7 +22,7 @@ from labcore.errors import LabError, first_line, quoted
 from labcore.runs.spec.run_spec import RunSpec
 
 STEP_LIMIT = 1000  # where an environment has no time limit of its own
-UNBOUNDED = 1e6  # a bound from here on says nothing of what is usual: older environments write the largest float
+UNBOUNDED = 1e6  # larger bounds mean no bound: older environments write the largest float
 MOST = 65536  # numbers of an observation
 _COMMAND = re.compile(r"`(pip install [^`]+)`")
 PACKAGES = {"ALE": "ale-py", "procgen": "procgen", "minigrid": "minigrid"}  # by their namespace
@@ -74,7 +74,7 @@ def make_one(env_id: str, arguments: str = "") -> gym.Env:
 
 
 def _check_id(env_id: str) -> None:
-    """Raises LabError where Gymnasium does not know the id."""
+    """Raises LabError if Gymnasium does not know the id."""
     if env_id in gym.registry:
         return
     space, slash, _ = env_id.rpartition("/")
@@ -85,15 +85,15 @@ def _check_id(env_id: str) -> None:
 
 
 def describe(env_id: str, arguments: str = "") -> World:
-    """The sizes of the environment `env_id`, which is made once in a process to find them. Raises LabError if it is
-    unknown, cannot be made, or has spaces that the methods cannot use."""
+    """The sizes of the environment `env_id`; a process makes it once to find them. Raises LabError if it is unknown,
+    cannot be made, or has spaces that the methods cannot use."""
     own_modules.load(env_id)  # allowed by this lab, whatever the process has imported before
     return described(env_id, arguments)
 
 
 @lru_cache
 def described(env_id: str, arguments: str) -> World:
-    """`describe`, once it is known that its module may be imported."""
+    """`describe`, after a check that the environment's module may be imported."""
     env = make_one(env_id, arguments)
     try:
         return _world(env, env_id, arguments)
@@ -102,19 +102,20 @@ def described(env_id: str, arguments: str) -> World:
 
 
 def check(task: Task, knobs: Mapping[str, Value]) -> None:
-    """Raises LabError where the task is no environment that the methods can learn."""
+    """Check that the methods can learn the task. Raises LabError if they cannot."""
     describe(task.key, str(knobs.get("env_args", "")))
 
 
 def check_few_actions(task: Task, knobs: Mapping[str, Value]) -> None:
-    """Raises LabError where the task has continuous actions: for methods that compare the values of all actions."""
+    """Check that a task's actions can be compared one by one, for methods that compare the values of all actions.
+    Raises LabError if they are continuous."""
     if describe(task.key, str(knobs.get("env_args", ""))).continuous:
         raise LabError(f"{task.key} has continuous actions, but this method needs discrete ones: choose PPO, A2C, TRPO "
                        "or REINFORCE, or a world such as CartPole-v1.")
 
 
 def caution(spec: RunSpec) -> str:
-    """Why the method learns this world badly, as its row in the catalog says; mostly empty."""
+    """The reason, from its row in the catalog, why the method learns this environment badly; usually empty."""
     return spec.task_row.cautions.get(spec.algorithm, "")
 
 

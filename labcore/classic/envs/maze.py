@@ -1,8 +1,9 @@
 """A maze: cells with rewards, and an agent that walks from cell to cell until a goal or a trap ends the episode.
 
-A step gives the reward of the cell it ends in: that of a goal, a trap or a reward cell, or else the step reward. A step
-into a wall or over the edge stays where it is, and gives that cell's reward. With probability `slip` a step goes to the
-left or to the right of where it was meant to go, half of `slip` each (Russell and Norvig 2021, section 17.1).
+A step gives the reward of the cell in which it ends: the reward of a goal, a trap or a reward cell, otherwise the step
+reward. A step into a wall or over the edge ends in the cell where it began, and gives that cell's reward. With
+probability `slip` a step turns to the left or to the right of its direction, half of `slip` each (Russell and Norvig
+2021, section 17.1).
 
 Left out: more than one start, cells that move the agent (the cliff ends the episode, it does not send it back), and
 one-time rewards: a reward cell gives its reward at every step that ends in it.
@@ -27,7 +28,7 @@ Kind = Literal["free", "wall", "start", "goal", "trap", "reward"]
 ACTIONS = ("up", "right", "down", "left")
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
 MAX_SIDE = 30
-MAX_REWARD = 1e6  # either way: sums of rewards far below what a float holds
+MAX_REWARD = 1e6  # positive or negative; sums of rewards stay far below the largest float
 KINDS: tuple[Kind, ...] = ("free", "wall", "start", "goal", "trap", "reward")
 # The default reward of a step into a cell of these kinds; the others give the step reward.
 CELL_REWARDS: dict[Kind, float] = {"goal": 10.0, "trap": -10.0, "reward": 1.0}
@@ -36,7 +37,7 @@ ENDS: tuple[Kind, ...] = ("goal", "trap")
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a maze. `reward` is that of a step into it, None where that is the step reward."""
+    """A cell of a maze. `reward` is the reward of a step into it; None stands for the step reward."""
 
     kind: Kind = "free"
     reward: float | None = None
@@ -107,7 +108,7 @@ class Maze:
 
     @cached_property
     def start(self) -> int | None:
-        """The state an episode starts in, None while there is no start."""
+        """The state in which an episode starts; None if the maze has no start yet."""
         found = np.flatnonzero(self.where("start"))
         return int(found[0]) if len(found) else None
 
@@ -119,7 +120,7 @@ class Maze:
 
     @cached_property
     def neighbours(self) -> NDArray[np.int64]:
-        """Where each move ends when it does not slip. -> int (S, A)"""
+        """The state in which each move ends if it does not slip. -> int (S, A)"""
         return np.array([[self._moved(row, column, *move) for move in MOVES] for row, column in self._places()])
 
     @cached_property
@@ -133,14 +134,14 @@ class Maze:
         for turn, chance in ((0, 1 - self.slip), (-1, self.slip / 2), (1, self.slip / 2)):
             transitions[state, action, np.roll(self.neighbours, -turn, axis=1)] += chance
         rewards = transitions @ self.cell_rewards
-        # What nobody can enter counts as an end too: with γ = 1 an enclosed cell would have no finite value.
+        # States that cannot be entered count as ends too: with γ = 1 an enclosed cell would have no finite value.
         still = self.where(*ENDS) | self.where("wall") | (~self.reachable() if self.start is not None else False)
         transitions[still] = np.eye(self.states)[still][:, None]
         rewards[still] = 0.0
         return MDP(transitions, rewards, still)
 
     def check(self) -> Maze:
-        """The maze itself. Raises LabError if it has no start or no goal."""
+        """The maze itself, after a check. Raises LabError if it has no start or no goal."""
         if self.start is None:
             raise LabError("The maze has no start: paint one cell as the start.")
         if not self.where("goal").any():
@@ -148,7 +149,7 @@ class Maze:
         return self
 
     def unreachable_goals(self) -> tuple[tuple[int, int], ...]:
-        """(row, column) of each goal to which no way leads from the start; a way through a trap is none."""
+        """(row, column) of each goal that cannot be reached from the start. A way through a trap does not count."""
         reached = self.reachable()
         return tuple(self.place(int(state)) for state in np.flatnonzero(self.where("goal") & ~reached))
 
@@ -164,7 +165,7 @@ class Maze:
                 f"find {'it' if one else 'them'}.")
 
     def reachable(self) -> NDArray[np.bool_]:
-        """A mask of the states that can be reached from the start, whatever a slip does. -> bool (S,)"""
+        """A mask of the states that can be reached from the start without slipping. -> bool (S,)"""
         reached = np.zeros(self.states, dtype=bool)
         ends = self.where(*ENDS)
         waiting = deque([] if self.start is None else [self.start])
@@ -194,14 +195,15 @@ class Maze:
 
 
 def check_size(rows: Sequence[Sized]) -> None:
-    """Raises a LabError where these rows of cells, whatever says them, are more than 30 or longer than 30."""
+    """Raises LabError if there are more than 30 rows of cells, or a row is longer than 30. The rows may have any
+    form."""
     if rows and max(len(rows), *map(len, rows)) > MAX_SIDE:
         raise LabError(f"The maze is {len(rows)} × {max(map(len, rows))} cells, larger than {MAX_SIDE} × {MAX_SIDE}: "
                        "remove rows or columns.")
 
 
 def _check_grid(cells: tuple[tuple[Cell, ...], ...]) -> None:
-    """Raises a LabError where the cells are no grid of at most 30 × 30 with at most one start."""
+    """Raises LabError if the cells are no grid of at most 30 × 30 with at most one start."""
     if not cells or not cells[0]:
         raise LabError("The maze has no cells: give it at least one row and one column.")
     check_size(cells)

@@ -23,8 +23,8 @@ class MazeEnv(gymnasium.Env[Number, Number]):
     """Walks of an agent in a maze. Observation: the state; actions: up, right, down, left.
 
     `maze` is a Maze or its short text. A goal or a trap terminates; `max_steps` steps (0: no limit) truncate.
-    `random_start` begins anywhere within reach of the start but in an end, so that every state is tried. Raises
-    LabError if the maze has no start or no goal.
+    `random_start` begins in any state that can be reached from the start and is no end, so that every state is tried.
+    Raises LabError if the maze has no start or no goal.
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own form)

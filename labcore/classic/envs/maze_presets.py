@@ -1,4 +1,4 @@
-"""Mazes to begin with, each to show one thing. A row of the catalog names each of them."""
+"""Mazes to begin with, each of which shows one thing. A row of the catalog names each of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def textbook() -> Maze:
 
 
 def slippery() -> Maze:
-    """4 × 4 with slip: where a step may go sideways, the short way along the traps is not the best."""
+    """4 × 4 with slip: since a step may turn sideways, the short way along the traps is not the best."""
     return from_rows(["S...", ".T.T", "...T", "T..G"], step_reward=-0.1, slip=0.2, gamma=0.95)
 
 
@@ -55,7 +55,8 @@ def own(maze: str) -> Maze:
 
 
 def build(task: Task, knobs: Mapping[str, Value]) -> Maze:
-    """The maze of a task, as its knobs want it. Raises LabError if it cannot be built, or has no start or no goal."""
+    """The maze of a task with the values of its knobs. Raises LabError if it cannot be built, or has no start or no
+    goal."""
     maze: Maze = call(resolve_name(task.source), knobs, {})
     return maze.check()
 
@@ -103,9 +104,9 @@ def random_maze(maze_seed: int, height: int = 10, width: int = 10, wall_frac: fl
                 trap_frac: float = 0.03) -> Maze:
     """Walls and traps at random, from the top left to the bottom right, the goal always within reach.
 
-    Cells are tried in random order, and a wall or trap that would cut the goal off is not set, so there may be fewer
-    than asked for. Free cells that have become out of reach are walled up. Raises LabError if it would be larger than
-    30 × 30 or smaller than two cells.
+    Cells are tried in random order, and a wall or trap that would cut the goal off is not placed, so there may be fewer
+    than asked for. Free cells that can no longer be reached become walls. Raises LabError if it would be larger than 30
+    × 30 or smaller than two cells.
     """
     if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE and height * width > 1):
         raise LabError(f"A random maze cannot be {height} × {width}: use 2 cells or more, at most {MAX_SIDE} × "

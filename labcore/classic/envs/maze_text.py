@@ -1,8 +1,8 @@
 """A maze as JSON for files, and as a short text for the address of a page.
 
 JSON holds the rows as drawn (. free, # wall, S start, G goal, T trap, R reward cell) and the rewards of the G, T and R
-cells in reading order. The short text has the same parts, only characters that an address may hold as they are
-(letters, digits, - . _ ~), and equal neighbours once with their number: 8. is eight free cells.
+cells in reading order. The short text has the same parts. It uses only characters that need no escape in an address
+(letters, digits, - . _ ~), and writes equal neighbours once with their number: 8. is eight free cells.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from labcore.runs.files.untrusted import NotJSON, json_of
 SIGNS: dict[str, Kind] = {".": "free", "#": "wall", "S": "start", "G": "goal", "T": "trap", "R": "reward"}
 T = TypeVar("T")
 SIGN_OF = {kind: sign for sign, kind in SIGNS.items()}
-LONGEST = 40_000  # characters of a maze in an address: 900 cells and as many rewards of 24 digits are fewer
+LONGEST = 40_000  # characters of a maze in an address; 900 cells and 900 rewards of 24 digits fit
 _FIELDS = ("rows", "rewards", "step_reward", "slip", "gamma")
 
 
@@ -102,7 +102,7 @@ def from_text(text: str) -> Maze:
 
 
 def unfinished(text: str) -> Maze:
-    """The maze that `to_text` wrote while it is painted: it may have no start and no goal yet. Raises LabError if the
+    """The maze that `to_text` wrote during editing, which may have no start and no goal yet. Raises LabError if the
     text is cut or changed, or as `Maze`."""
     parts = text.split("_") if len(text) <= LONGEST else []
     if len(parts) != len(_FIELDS) or not re.fullmatch(r"(?:\d{0,2}[.xSGTR]|~)+", parts[0]):

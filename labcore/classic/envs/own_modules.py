@@ -34,7 +34,8 @@ def named(env_id: str) -> tuple[str, str]:
 
 
 def allowed() -> dict[str, str]:
-    """The modules that this lab may import, each with the folder that it lies in; empty: it is installed."""
+    """The modules that this lab may import, each with its folder; an empty folder means that the module is
+    installed."""
     path = home() / ENVIRONMENTS
     if not path.is_file():
         return {}
@@ -46,8 +47,8 @@ def allowed() -> dict[str, str]:
 
 
 def allow(env_id: str) -> None:
-    """Have this lab import the module of an id from now on: for the command line alone. Raises LabError if the id names
-    no module, it cannot be imported, or the lab is shared for reading."""
+    """Have this lab import the module of an id from now on. Only the command line calls this. Raises LabError if the id
+    names no module, it cannot be imported, or the lab is shared for reading."""
     module, registered = named(env_id)
     if not module:
         return
@@ -67,8 +68,8 @@ def allow(env_id: str) -> None:
 
 
 def load(env_id: str) -> str:
-    """The id that Gymnasium knows the environment by, after the module that it names is imported. Raises LabError if
-    the owner of this lab has not allowed the module, or it cannot be imported."""
+    """Import the module that an id names. Returns the id under which Gymnasium knows the environment. Raises LabError
+    if the owner of this lab has not allowed the module, or it cannot be imported."""
     module, registered = named(env_id)
     if module:
         known = allowed()

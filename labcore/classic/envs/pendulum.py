@@ -1,4 +1,5 @@
-"""Pendulum, all copies in one numpy step: bit for bit what Gymnasium's single environments give, several times sooner.
+"""Pendulum, all copies in one numpy step: bit for bit the results of Gymnasium's single environments, several times
+faster.
 
     θ̈ = 3g/2l sin θ + 3/ml² u,   r = −(θ² + 0.1 θ̇² + 0.001 u²),   θ in ±π, 0 upright;   Euler over 0.05 s, speed first
 

@@ -1,7 +1,7 @@
-"""Planes of the observations of a world: two numbers across and up, from which a whole observation is made.
+"""Planes of an environment's observations: two of the numbers on the axes, from which a whole observation is made.
 
-A policy and its critic are drawn on them: what they say at every place, and the path of an episode. Worlds that observe
-two numbers have one by themselves; of others a row says which two numbers, and what the rest is.
+The outputs of a policy and its critic are drawn on a plane, with the path of an episode. An environment with two
+observed numbers has a plane by itself; for others a row of a table names the two numbers and the values of the rest.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ _WIDTHS = {"CartPole": 4, "Pendulum": 3, "Acrobot": 6, "MountainCar": 2, "Mounta
 
 
 def plane_of(world: World) -> Plane | None:
-    """The plane of a world; None where it observes more than two numbers and no row says which."""
+    """The plane of an environment; None if it observes more than two numbers and no row of the table names two of
+    them."""
     name = world.env_id.rpartition("/")[2].rpartition("-v")[0]
     if name in _NAMED and _WIDTHS[name] == world.observation_size:
         return _NAMED[name]

@@ -2,7 +2,7 @@
 
 The generators yield after every sweep over all states and read `knobs["gamma"]` and `knobs["tolerance"]` before it, so
 these can be moved while they run; they continue from `since`, an earlier sweep. `exact_values` solves the same
-equations at once and is what everything else is measured against.
+equations at once; all other results are compared with it.
 
 Left out: asynchronous sweeps and prioritised sweeping.
 """
@@ -29,9 +29,9 @@ NEARLY_1 = 0.9999
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Where a method stands after a sweep: V (S,), the Q (S, A) that it was made of, and the policy (S, A) it has.
+    """The state of a method after a sweep: V (S,), the Q (S, A) from which V was made, and the policy (S, A).
 
-    `change` is max |V_new − V_old|, and infinite where V is not that of the policy at all yet; `improved` says that the
+    `change` is max |V_new − V_old|, or infinite if V is not yet that of the policy at all. `improved` means that the
     policy is a new one.
     """
 
@@ -74,7 +74,8 @@ def exact_values(mdp: MDP, policy: Array, gamma: float) -> Array:
 
 
 def exact_value(mdp: MDP, policy: Array, gamma: float, start: int) -> float:
-    """V_π(start), exactly. Only what the policy may come to from there counts: elsewhere it may walk for ever.
+    """V_π(start), exactly. Only states that the policy may reach from `start` count; from other states it may walk for
+    ever.
 
     In reward. Raises LabError if with γ = 1 the policy may walk for ever from the start.
     """
@@ -105,7 +106,7 @@ def _ends(transitions: Array, terminal: np.ndarray) -> bool:
 
 
 def nothing_known(mdp: MDP) -> Sweep:
-    """Before the first sweep: V = 0 and the uniform policy."""
+    """The state before the first sweep: V = 0 and the uniform policy."""
     zeros = np.zeros(mdp.rewards.shape)
     return Sweep(0, zeros[:, 0], zeros, uniform_policy(mdp), np.inf)
 
@@ -139,7 +140,7 @@ def improve(policy: Array, values: Array, action_values: Array) -> Array:
 
 
 def policy_iteration(mdp: MDP, knobs: Knobs, since: Sweep | None = None) -> Iterator[Sweep]:
-    """Evaluate π, make it greedy, again, until it is greedy already; begins with the uniform policy.
+    """Evaluate π and make it greedy, repeatedly, until it is greedy already. Begins with the uniform policy.
 
     Yields each sweep of evaluation, and each improvement with `improved` (its V is still that of the old policy).
     The last policy may keep uniform rows where all actions are equally good.
@@ -186,10 +187,10 @@ def backup(mdp: MDP, values: Array, gamma: float, state: int, action: int) -> st
 def optimal_values(mdp: MDP, gamma: float) -> tuple[Array, Array]:
     """V* and Q*, exactly: policy iteration with a linear solve. -> (S,), (S, A)
 
-    In reward. What the errors of the learning methods are measured against. Raises LabError if with γ = 1 it may be
-    best, or the only way, to walk for ever.
+    In reward. The errors of the learning methods are measured against these values. Raises LabError if with γ = 1 it
+    may be best, or the only way, to walk for ever.
     """
-    # A policy that is nearly right already needs few linear solves, which are what costs.
+    # Starting from a nearly right policy saves linear solves, which take most of the time.
     *_, last = islice(value_iteration(mdp, {"gamma": min(gamma, NEARLY_1), "tolerance": 1e-3}), MOST_SWEEPS)
     ends = gamma < 1 or _ends(mdp.under(last.policy)[0], mdp.terminal)
     policy = last.policy if ends else uniform_policy(mdp)

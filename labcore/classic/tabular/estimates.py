@@ -18,7 +18,7 @@ from labcore.runs.files import tables
 
 
 class Estimates(NamedTuple):
-    """V (S,), Q (S, A) where there is one, and the policy (S, A) that acts; `named` is the name of V on screen."""
+    """V (S,), Q (S, A) if the method has one, and the acting policy (S, A). `named` is the name of V on screen."""
 
     values: Array
     action_values: Array | None
@@ -27,7 +27,7 @@ class Estimates(NamedTuple):
 
     @property
     def greedy(self) -> Array:
-        """The greedy policy, ties shared alike: of Q, or where there is none of the policy. (S, A)"""
+        """The greedy policy by Q, or without a Q by the policy itself; ties share alike. (S, A)"""
         return greedy(self.policy if self.action_values is None else self.action_values)
 
 

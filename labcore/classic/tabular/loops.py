@@ -23,12 +23,12 @@ WAIT_SECONDS = 0.05  # the longest sleep at a stretch: a knob that is moved mean
 
 
 def planning(session: TabularSession) -> Iterator[Record | None]:
-    """A Record per sweep, until `spec.steps` or until the sweeps change nothing any more."""
+    """Yield a Record for each sweep, until `spec.steps` or until a sweep changes nothing any more."""
     return _paced(session, _sweeps(session))
 
 
 def learning(session: TabularSession) -> Iterator[Record | None]:
-    """A Record per update: of an episode, or of the episodes of one policy update."""
+    """Yield a Record for each update: of one episode, or of all episodes of one policy update."""
     return _paced(session, _walks(session))
 
 
@@ -78,7 +78,7 @@ def _walks(session: TabularSession) -> Iterator[Record]:
 
 
 def _finite(session: TabularSession, updates: Sequence[Update | PolicyUpdate]) -> Sequence[Update | PolicyUpdate]:
-    """The updates themselves. Raises Diverged if a value is not finite any more."""
+    """The updates themselves, after a check. Raises Diverged if a value is not finite any more."""
     if all(isfinite(update.delta) and isfinite(update.after) for update in updates):
         return updates
     raise Diverged(session.step + 1, "value table", "a smaller step size")

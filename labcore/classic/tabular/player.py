@@ -24,7 +24,7 @@ def replay(folder: Path, episodes: int, seed: int, best: bool = False) -> dict[s
     """Walk by the greedy policy of a `policy` folder; tables are kept as they are, so `best` changes nothing.
 
     JSON-clean: returns, lengths, and `path`, the states of the first episode; `drawing` shows it with the last move
-    from each cell. Raises LabError if the folder is none, or its files cannot be read.
+    from each cell. Raises LabError if it is no such folder, or its files cannot be read.
     """
     try:
         config = untrusted.read_json(folder / "config.json", constants=True)

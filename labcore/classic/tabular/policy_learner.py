@@ -115,7 +115,8 @@ class PolicyLearner:
         return bool(self.tables.batch)
 
     def begin(self) -> None:
-        """Nothing of an episode is kept but the batch, which may hold several."""
+        """Begin an episode. Nothing of the last one is kept but its steps in the batch, which may hold several
+        episodes."""
 
     def choose(self, state: int, knobs: Knobs, rng: np.random.Generator) -> int:
         return sample(self.tables.policy[state].tolist(), rng)

@@ -38,8 +38,8 @@ from labcore.runs.spec.session import Record
 class TabularSession:
     """See the module. `knobs` is changed in place during the run; the counters count up.
 
-    `method` is the function that learns. `sweep` is where planning stands; `learner` is what walks, None where the
-    maze is known. `visits` (S,) counts the moves made from each state.
+    `method` is the function that learns. `sweep` is the state of planning; `learner` is the agent that walks, None for
+    planning, which knows the maze. `visits` (S,) counts the moves made from each state.
     """
 
     spec: RunSpec
@@ -58,7 +58,7 @@ class TabularSession:
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> TabularSession:
-        """Build what `spec` needs; where `resume` is given, from that checkpoint. There is no base to start from.
+        """Build the session of `spec`, or continue it from the checkpoint `resume`. There is no base to start from.
         Raises LabError if the maze cannot be built, or the checkpoint cannot be read."""
         row, maze = cast(TabularAlgorithm, spec.row), build(spec.task_row, spec.knobs)
         method = resolve_name(row.method)
@@ -70,7 +70,8 @@ class TabularSession:
         return session
 
     def fork(self, spec: RunSpec) -> TabularSession:
-        """A session of the fork `spec` where this one is: what both methods keep continues, the rest begins anew.
+        """A session of the fork `spec` that starts where this session is. Tables that both methods have continue;
+        everything else begins anew.
 
         Between planning and a policy gradient it is V that continues. Random numbers continue where the fork has
         common random numbers (`twin`).
@@ -99,7 +100,7 @@ class TabularSession:
         return child
 
     def run(self) -> Iterator[Record | None]:
-        """Continue until `spec.steps`, or until the sweeps change nothing any more. See `Record`."""
+        """Continue until `spec.steps`, or until a sweep changes nothing any more. See `Record`."""
         yield from resolve_name(self.spec.kind_row.loops[self.spec.row.loop])(self)
         self.finished_because = self.finished_because or f"all {self.spec.steps} steps done"
 
@@ -121,7 +122,8 @@ class TabularSession:
 
     @cached_property
     def within_reach(self) -> np.ndarray:
-        """The states that an agent may act in: within reach of the start, no walls, no ends. -> bool (S,)"""
+        """The states in which an agent may act: they can be reached from the start, and are neither walls nor ends. ->
+        bool (S,)"""
         return self.maze.reachable() & ~self.maze.mdp.terminal
 
     def save(self, folder: Path) -> None:

@@ -185,7 +185,7 @@ class TDLearner:
         self.tables.last = {row[0]: Update(*row) for row in updates}
 
     def continue_from(self, parent: TDLearner, same: bool) -> None:
-        """Take up the Q of `parent`; of another method than the `same`, two tables begin as copies of it."""
+        """Take up the Q of `parent`; if the method is not the `same` and has two tables, both begin as copies of it."""
         self.load(parent.state())
         self.tables.last = dict(parent.tables.last)
         if not same:

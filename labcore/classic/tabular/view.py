@@ -35,7 +35,8 @@ SOLVED_EVERY_STEP = 150  # states: a larger maze's linear systems are solved onl
 
 
 def due(session: TabularSession) -> bool:
-    """True if the newest step is drawn: all of a short run, of a longer one a bounded number and the last."""
+    """True if the newest step is drawn. Of a short run every step is drawn, of a longer one a bounded number and the
+    last."""
     step, last = session.step, session.spec.steps
     settled = session.learner is None and session.sweep.change <= session.knobs["tolerance"]
     return step <= ALL_UP_TO or step % max(1, last // LATER) == 0 or step == last or settled
@@ -52,7 +53,7 @@ def maximises(session: TabularSession) -> bool:
 
 
 def truth(session: TabularSession) -> tuple[Array, Array] | None:
-    """The values that a method approaches: V* and Q*, or where nothing is improved the values of the policy."""
+    """The values that a method approaches: V* and Q*, or if nothing is improved the values of the policy."""
     if not evaluates(session):
         return session.best()
     gamma = float(session.knobs["gamma"])

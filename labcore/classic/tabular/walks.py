@@ -1,4 +1,4 @@
-"""The walk that all tabular learners share: choose, step, learn, yield; it does not know who learns.
+"""The walk that all tabular learners share: choose, step, learn, yield; it does not depend on the learner.
 
 A learner keeps its tables and sees every step; all random numbers come from one generator, the environment's too.
 A walk always starts with a new episode, so a learner saved at the end of an episode continues bit for bit.
@@ -49,7 +49,7 @@ class Learner(Protocol):
 
 def walk(env: gymnasium.Env[Number, Number], learner: Learner, knobs: Knobs,
          rng: np.random.Generator) -> Iterator[Step]:
-    """Steps without end, episode after episode; `knobs` are read at every one. Stop by no longer asking."""
+    """Steps without end, episode after episode. `knobs` are read at every step. To stop, stop iterating."""
     env.unwrapped.np_random = rng
     while True:
         state, _ = env.reset()
@@ -91,7 +91,8 @@ def episodes(steps: Iterable[Step]) -> Iterator[Episode]:
 
 
 def sample(chances: Iterable[float], rng: np.random.Generator) -> int:
-    """An index, each with its probability. The last one that can be takes what rounding leaves."""
+    """An index, drawn with these probabilities. If rounding leaves a rest, it belongs to the last index that is
+    possible."""
     left, chosen = rng.random(), 0
     for index, chance in enumerate(chances):
         if chance > 0:

@@ -34,9 +34,10 @@ _UNFINISHED = "importing"  # a file in the folder of a run that is not in the st
 
 
 def import_capsule(store: Store, path: Path | str) -> str:
-    """Add the run of a capsule to the lab, marked as imported. Returns its id: its own, or another where that is
-    taken, no run may have it, or a model that comes with the lab is called so. Its message says where it is from.
-    Raises LabError if it is no sound capsule, this lab cannot run it, or it cannot be written."""
+    """Add the run of a capsule to the lab, marked as imported. Returns the id of the run: the capsule's own, or a new
+    one if that is taken, is not allowed, or is the name of a model that comes with the lab. The run's message says
+    where it is from. Raises LabError if the capsule is damaged, this lab cannot run it, or the run cannot be
+    written."""
     with unpacked(path) as capsule, _alone(capsule):
         _remove_left(store)
         for run_id in filter(_is_free, _names(capsule)):

@@ -56,8 +56,8 @@ manifest.json has the SHA-256 of every other file.
 def write(store: Store, run_id: str, target: Path | str, light: bool = False) -> Path:
     """Write the capsule of a run to the file `target`, all of it or nothing. Returns it.
 
-    A `light` one has no checkpoints and nothing to look at: what the run begins with is made again when it is replayed.
-    Raises LabError if there is no such run, it has a `fault`, its beginning cannot be made again, or the file cannot be
+    A `light` one has no checkpoints and nothing to look at: a replay makes the beginning of the run again. Raises
+    LabError if there is no such run, it has a `fault`, its beginning cannot be made again, or the file cannot be
     written.
     """
     row, target = store.run(run_id), path_of(target)

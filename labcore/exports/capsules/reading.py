@@ -118,7 +118,8 @@ def _sound_seen(content: Any) -> bool:
 
 
 def _rows(name: str, folder: Path, end: int) -> Iterator[Step]:
-    """The rows up to step `end`: none is read behind one that is no row or beyond it. No number has a comma."""
+    """The rows up to step `end`. Raises a fault at the first row that is invalid or beyond `end`, without reading
+    further. No number has a comma, so a row is split at commas."""
     lines = (line.rstrip("\n").split(",") for line in _lines(name, folder, packing.METRICS, ROW_LIMIT))
     header, table = _table(name, packing.METRICS, lines, packing.MOST_CELLS)
     unknown = [key for key in header if key not in METRICS and key not in COUNTERS]
@@ -184,7 +185,8 @@ def _sound_verdict(payload: Mapping[str, Any]) -> bool:
 
 
 def _table(name: str, file: str, lines: Iterator[list[str]], most: int) -> tuple[list[str], Iterator[list[str]]]:
-    """The header and the rows, of at most `most` cells (`packing.cells`), up to the first row that is none."""
+    """The header and the rows, of at most `most` cells as `packing.cells` counts them. Nothing is read beyond the first
+    row that is invalid."""
     header = next(lines, None)
     if not header or len(set(header)) < len(header):
         raise fault(name, f"its {file} is no table")

@@ -69,9 +69,9 @@ def replay(path: Path | str, steps: int | None = None, *, model: str | None = No
            watch: Callable[[Store], OnRecord] | None = None) -> Replayed:
     """Run the capsule at `path` again, up to its last step or the step `steps`, or the first that differs.
 
-    `model` is a folder or hub id with the weights that a capsule was too small for. `watch` is given the store of the
-    rerun, and returns what is to be called after each of its steps. Raises LabError if it is no sound capsule, it
-    cannot be run here, or there is no such step in it or none to compare.
+    `model` is a folder or hub id with the weights that a capsule was too small for. `watch` is called with the store of
+    the rerun, and returns a function to call after each of its steps. Raises LabError if the capsule is damaged or
+    cannot be run here, or has no such step or no step to compare.
     """
     with unpacked(path) as capsule, removal.folder("replay") as lab:
         teacher = _teacher(capsule)  # looked up here, before the rerun has a lab of its own

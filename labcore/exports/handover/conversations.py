@@ -133,7 +133,8 @@ def _simple(file: Path) -> bool:
 
 
 def code(plan: Plan, every_answer: bool, labelled: bool) -> str:
-    """The code that reads the user's file. `every_answer`: a whole conversation stands for each of its answers."""
+    """The code that reads the user's file. `every_answer`: each answer of a whole conversation becomes a row of its
+    own."""
     verifiable = plan.spec.task_row.verifiable
     body = _AROUND + source(task, "Turn", "Turns") + source(layouts) + _ROWS.format(
         data=Path(str(plan.spec.data)).name, names=names_of(plan.spec.knobs), every=every_answer and verifiable,

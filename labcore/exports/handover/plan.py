@@ -1,4 +1,4 @@
-"""The plan of a run for another tool: its knobs as they were at its end, and what scripts need of them."""
+"""The plan of a run for another tool: the values of its knobs at its end, and the other facts that scripts need."""
 
 from __future__ import annotations
 

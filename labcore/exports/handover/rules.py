@@ -23,8 +23,8 @@ Chosen = TypeVar("Chosen", bound=Value)
 
 
 def lines(plan: Plan, rules: Rules, tool: str) -> list[Line]:
-    """The line of each knob of the run in `tool`, in the catalog's order; of a mix without those of choices not
-    taken. Knobs of a choice are the affair of its declaration, unless `rules` have one."""
+    """The line of each knob of the run in `tool`, in the catalog's order; for a mix, without the knobs of choices that
+    it did not take. The declaration of a choice gives the lines of its own knobs, unless `rules` have one."""
     found = []
     for knob in knobs_of(plan.spec.row, plan.spec.task_row):
         if plan.spec.mix and idle(plan.spec.algorithm, knob.key, plan.spec.knobs):
@@ -36,7 +36,7 @@ def lines(plan: Plan, rules: Rules, tool: str) -> list[Line]:
 
 
 def _with_clashes(found: list[Line]) -> list[Line]:
-    """The lines, with a note where a later knob gives a setting another value, which counts."""
+    """The lines, with a note wherever a later knob gives a setting another value. The later value counts."""
     last = {name: line for line in found for name in line.settings}
     said = []
     for line in found:
@@ -67,28 +67,29 @@ def _of_choice(plan: Plan, knob: str, value: Any, tool: str) -> Line:
 
 
 def to(*names: str, note: str = "") -> Rule:
-    """The knob under other names, its value as it is."""
+    """A rule that passes the value on under other names."""
     return lambda plan, value: Line("", value, dict.fromkeys(names, value), note=note)
 
 
 def given(settings: Callable[[Plan, Any], Mapping[str, Any]], note: str | Callable[[Plan, Any], str] = "") -> Rule:
-    """Settings that depend on the value; the note may too."""
+    """A rule whose settings, and possibly note, depend on the value."""
     return lambda plan, value: Line("", value, settings(plan, value),
                                     note=note if isinstance(note, str) else note(plan, value))
 
 
 def built_in(note: str = "") -> Rule:
-    """The tool does the same by default."""
+    """A rule for knobs whose effect the tool has by default."""
     return lambda plan, value: Line("", value, {}, built_in=True, note=note)
 
 
 def missing(note: str) -> Rule:
-    """The tool has nothing like it."""
+    """A rule for knobs without an equivalent in the tool."""
     return lambda plan, value: Line("", value, {}, note=note)
 
 
 def choice(table: Mapping[Chosen, tuple[Mapping[str, Any], str]], otherwise: str) -> Rule:
-    """For each choice its settings and a note; `otherwise` for one that the table does not have.
+    """A rule with the settings and the note of each choice; `otherwise` is the note for a choice that is not in the
+    table.
 
     Settings that are empty without a note are what the tool does anyway.
     """
@@ -113,7 +114,8 @@ def choices_of(family: Family[Any], tool: str, otherwise: str, setting: str = ""
 
 
 def only_with(knob: str, value: str, rule: Rule) -> Rule:
-    """`rule` where the run's `knob` has that value; with another one the setting says nothing."""
+    """`rule` if the run's `knob` has that value; with another value the setting has no effect, and no line says
+    anything."""
     return lambda plan, own: rule(plan, own) if plan.get(knob) == value else Line("", own, {}, built_in=True)
 
 

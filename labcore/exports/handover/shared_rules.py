@@ -1,4 +1,4 @@
-"""Rules that several tools share, by the knobs that they are for."""
+"""Rules that several tools share, grouped by the knobs that they map."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from labcore.exports.handover.rules import acting, built_in, choice, choices_of,
 
 
 def pairs_of(more: str = "") -> Rule:
-    """A rule for the source of pairs: the scripts sample them once, before training. `more`: an alternative there."""
+    """A rule for the source of pairs: the scripts sample pairs once, before training. `more` names an alternative in
+    the tool."""
     def rule(plan: Plan, value: Any) -> Line:
         note = "the pairs are sampled once, before training" + (f": {more}" if more else "")
         source = choices.PAIRS[str(value)]
@@ -28,15 +29,15 @@ def pairs_of(more: str = "") -> Rule:
 
 
 def only_between(setting: str, note: Callable[[Plan, Any], str] = lambda plan, value: "") -> dict[str, Rule]:
-    """Both bounds of the shaping clipped_between as the one setting."""
+    """The rules for both bounds of the reward shaping `clipped_between`, which the tool has as one `setting`."""
     both = only_with("shaping", "clipped_between", given(
         lambda plan, value: {setting: (plan["reward_low"], plan["reward_high"])}, note))
     return {"reward_low": both, "reward_high": both}
 
 
 def bounds(name: str, exact: str, high: str) -> dict[str, Rule]:
-    """Both bounds of bad tokens as the one setting `name`, which has the smaller of them. It is the knob `exact`; the
-    other one is the same above 1 + `high`."""
+    """The rules for the two bounds on tokens with a negative advantage. The tool has one setting `name`, which gets the
+    smaller bound. The knob `exact` is equivalent to it; the other knob is equivalent only above 1 + `high`."""
     def rule(knob: str) -> Rule:
         other = "" if knob == exact else f"the same wherever it is above 1 + {high}"
         return lambda plan, value: Line("", value, {name: value}, note=other) if value == plan.bound else Line(
@@ -46,7 +47,8 @@ def bounds(name: str, exact: str, high: str) -> dict[str, Rule]:
 
 
 def aggregated(fixed: Callable[[Plan], str], by: str, rule: Rule) -> Rule:
-    """`rule`, unless the tool's loss aggregates in one way only: that which `fixed` gives, by its setting `by`."""
+    """`rule`, unless the tool's loss can aggregate in one way only: then the line has the way that `fixed` returns and
+    names the setting `by` that fixes it."""
     def own(plan: Plan, value: Any) -> Line:
         way = fixed(plan)
         if not way:
@@ -55,12 +57,12 @@ def aggregated(fixed: Callable[[Plan], str], by: str, rule: Rule) -> Rule:
     return own
 
 
-FILTERS = ("min_p", "repetition_penalty")  # of sampled tokens, beside top_k and top_p
+FILTERS = ("min_p", "repetition_penalty")  # filters of sampled tokens besides top_k and top_p
 
-# The knobs of the tasks are constants of the data set and the reward, which every script brings with it.
+# The knobs of tasks are constants of the data set and the reward, which every script contains.
 IN_THE_CODE = built_in("in the code below")
 MEASURED = missing("the lab's own measurement by sampling: evaluate the saved model afterwards")
-_HELD_OUT = missing("the code below takes every row of your file: remove those that you want to evaluate on")
+_HELD_OUT = missing("the code below takes every row of your file: remove the rows that you want to evaluate on")
 _OF_TURNS = {knob.key: knob for task in environments.ROWS for knob in task.knobs}
 TASK_RULES: Rules = {
     "held_out": switch(_HELD_OUT, 0.0), "held_out_file": switch(_HELD_OUT, ""), **dict.fromkeys(
@@ -90,7 +92,7 @@ PROMPT_RULES: Rules = {
     "begins_with": switch(missing("append it to each prompt below, after the template"), "")}
 BASE = missing("the base was made before the run: what is trained here starts from the model that you give")
 IN_SCORE = "write it into score() below"
-SCRIPTS = "verl"  # all scripts have one function for rewards: a source becomes the same in each
+SCRIPTS = "verl"  # all scripts have the same reward function, so a source becomes the same in each
 REWARD_RULES: Rules = {
     "reward_source": choices_of(choices.REWARD, SCRIPTS, "let score() below give these rewards"),
     **dict.fromkeys(("reward_function", "reward_weights"), only_with("reward_source", "own_function", switch(
@@ -102,27 +104,27 @@ REWARD_RULES: Rules = {
     **dict.fromkeys(("stop_kl", "stop_gold_fall"), switch(missing("no early stopping there: watch the KL and your own "
                                                                   "evaluation"), 0.0))}
 _ADD = "add the labelled pairs to those below: their file is kept in uploads/ under that name"
-LABELS: Rules = {  # of a reward model
+LABELS: Rules = {  # for a reward model
     "labelled_pairs": switch(missing(_ADD), ""),
     "labelled_share": lambda plan, value: Line("", value, {}, built_in=not plan["labelled_pairs"],
                                                note=_ADD if plan["labelled_pairs"] else "")}
 
 
 def adapter(rank: Rule, alpha: Rule) -> Rules:
-    """The knobs of LoRA by these rules; where it is off they say nothing."""
+    """The rules of LoRA's knobs. If LoRA is off they give no setting."""
     return {"lora_rank": switch(rank, 0),
             "lora_alpha": lambda plan, value: alpha(plan, value) if plan.get("lora_rank") else built_in()(plan, value)}
 
 
 BY_VLLM = "vLLM samples and rounds differently from the trainer: importance_cap corrects that"
 ALL_LINEAR = "on all linear layers there, not only those of attention"
-UPKEEP_RULES: Rules = {  # pictures and checkpoints of the lab: nothing that is learnt
+UPKEEP_RULES: Rules = {  # pictures and checkpoints of the lab; they do not change what is learnt
     "probes": built_in(), "ladder_mb": built_in("checkpoints are the tool's own: set how many it keeps there"),
     "gpu_share": built_in("memory is the tool's own matter: its batch sizes set it")}
 
 
 def _teacher(plan: Plan, value: Any) -> Line:
-    """The teacher for a trainer that takes none."""
+    """The line of the teacher for a trainer that cannot have one."""
     rule = missing("this trainer takes no teacher") if choices.needs_teacher(plan.spec.knobs) else built_in()
     return rule(plan, value)
 
@@ -133,7 +135,7 @@ def _context_share(plan: Plan, value: Any) -> Line:
     return rule(plan, value)
 
 
-CONTEXT_RULES: Rules = {  # of a teacher that sees the prompt alone
+CONTEXT_RULES: Rules = {  # for a teacher that sees the prompt alone
     "single_step": switch(missing("each token is graded by the log-ratio of the sampled token alone"), False),
     "teacher_context": switch(missing("the teacher sees the prompt alone there"), "nothing"),
     **dict.fromkeys(("context_template", "feedback_template"), built_in()), "context_share": _context_share}

@@ -74,7 +74,8 @@ _DISTILLATION: Rules = {
 # ---------------------------------------------------------------- self-distillation
 
 def _template(names: Mapping[str, str]) -> Rule:
-    """The teacher's prompt as a format string with the trainer's names for its parts; other braces are doubled."""
+    """The teacher's prompt as a Python format string with the trainer's names for its parts; all other braces are
+    doubled."""
     def rule(plan: Plan, value: Any) -> Line:
         text = str(value).replace("\\n", "\n").replace("{", "{{").replace("}", "}}")
         text = text.replace("{{prompt}}", "{prompt}")

@@ -146,7 +146,8 @@ def climbed(session: ExactSession, progress: float) -> tuple[Trail, dict[str, fl
 
 
 def frozen_session(spec: RunSpec, weights: Mapping[str, Tensor]) -> tuple[LlmSession, World]:
-    """A session of `spec` with these weights as policy and the run's initial policy as reference, and its world."""
+    """A session of `spec` with these weights as its policy and the run's initial policy as its reference, and the
+    enumerated world of that session."""
     started = ExactSession.start(spec)
     started.policy.load_state_dict(weights)
     # The run's own loops, without the exact values that an ExactSession takes beside every step.

@@ -88,8 +88,8 @@ def drawn(session: LlmSession, count: int, older: Mapping[str, Tensor] | None = 
 def every(session: LlmSession, world: World) -> Iterator[tuple[float, Rollout]]:
     """Every batch that the session can sample, with its probability: a mean over them has no noise.
 
-    Groups that are sampled again where they have no signal count with the probability that they are what is found.
-    Raises LabError if there are too many, or several prompts.
+    If batches without a signal are sampled again, up to `resample_rounds` times, the probability is that of the batch
+    which is kept in the end. Raises LabError if there are too many batches, or several prompts.
     """
     prompts, size, count = int(session.knobs["prompts_per_step"]), int(session.knobs["group_size"]), len(world.space)
     total = count ** (prompts * size)
@@ -211,8 +211,8 @@ def population(session: LlmSession, world: World, least: float = 0.0) -> list[Pa
 
     Of two completions drawn from the run's source: the task's own, or the reference or the policy at the run's
     temperature. Pairs of the reference need two rewards that differ and two texts that are not empty; in pairs of the
-    policy's own samples the first side is chosen if the rewards are equal. Raises LabError if there are too many, or
-    the group is not one of two.
+    policy's own samples the first side is chosen if the rewards are equal. Raises LabError if there are too many pairs,
+    or the group is not one of two.
     """
     source, count = choices.PAIRS[session.knobs["pairs"]], len(world.space)
     if len(world) * count**2 > MOST_PAIRS:

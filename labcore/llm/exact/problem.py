@@ -114,7 +114,7 @@ class Enumerated:
 
 def enumerate_problem(session: LlmSession, task: Enumerable) -> Enumerated:
     """Every completion of every prompt of `task`, with the rewards of the source that the run has chosen. Raises
-    LabError if there are too many."""
+    LabError if there are too many completions."""
     tokenizer = session.tokenizer
     problems = [task.problem(prompt) for prompt in task.prompts]
     prompts = encode_prompts(session.rendering, problems, session.context - 1, session.device)

@@ -81,9 +81,9 @@ class Measured:
 
 @dataclass
 class ExactSession(LlmSession):
-    """A session that adds exact values to each record. `beginning` is the policy that they are compared with: the
+    """A session that adds exact values to each record. `beginning` is the policy with which they are compared: the
     reference, or a frozen copy of the initial policy if the algorithm has no reference. `enumerated` and `measured` are
-    computed on demand."""
+    computed when they are first needed."""
 
     beginning: nn.Module | None = None
     enumerated: Enumerated | None = field(default=None, repr=False)
@@ -91,7 +91,8 @@ class ExactSession(LlmSession):
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> ExactSession:
-        """As `LlmSession.start`. Raises LabError as there, or if the model writes other letters than the problem."""
+        """As `LlmSession.start`. Raises LabError as that function, or if the model's tokens are not the problem's
+        letters."""
         return ExactSession._start(spec, base_folder, resume)
 
     def fork(self, spec: RunSpec) -> ExactSession:

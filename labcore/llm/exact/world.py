@@ -47,7 +47,7 @@ class World:
     @staticmethod
     def of(session: LlmSession, older: nn.Module | None = None, age: int = 1) -> World:
         """Enumerate all completions of the session's policy, or of `older`, the policy of `age` updates ago. Raises
-        LabError if there is too much of it, or the mean rewards are not known."""
+        LabError if there are too many completions, or the mean rewards are not known."""
         problem = enumerate_problem(session, cast(Enumerable, session.task))
         problems, prompts, space = problem.problems, problem.prompts, problem.space
         with torch.no_grad(), sampling_weights(session):

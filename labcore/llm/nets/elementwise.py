@@ -1,4 +1,5 @@
-"""RMS norm and SwiGLU with gradients of their own: on a processor they read and write memory less often than autograd.
+"""RMS norm and SwiGLU with gradients written by hand. On a processor these read and write memory less often than
+autograd's.
 
     rms      y = x r w             r = 1/√(mean(x²) + ε)
              ∂x = r (h − x̂ mean(h x̂)),  h = w ∂y,  x̂ = r x         ∂w = Σ ∂y x̂
@@ -58,7 +59,7 @@ class _Rms(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,), (x, scale, r) = gradients, ctx.saved_tensors
-        # Layer norm's kernel with a mean of 0 also subtracts r mean(h), which is added again.
+        # The kernel of layer norm, with a mean of 0, also subtracts r mean(h), so that is added again.
         pull, pull_scale, _ = ATEN.native_layer_norm_backward(
             gradient, x, scale.shape, torch.zeros_like(r), r, scale, None, [True, ctx.needs_input_grad[1], False])
         return pull.addcmul_(r, (gradient @ scale).unsqueeze(-1), value=1 / x.shape[-1]), pull_scale, None

@@ -139,7 +139,7 @@ def mode_of(model: Network) -> Mode:
 
 
 def path_of(model: Network, prompts: Prompts, ids: Tensor, layers: Layers | None = None) -> Way:
-    """The cheapest exact path of these completions (P·G, T); `layers` are the model's, where they are known."""
+    """The cheapest exact path of these completions (P·G, T); `layers` are the model's layers, if they are known."""
     done = Batch(len(prompts), len(ids) // len(prompts), 0, prompts.ids.shape[1], ids.shape[1])
     return way(layers or layers_of(model), done, mode_of(model))
 

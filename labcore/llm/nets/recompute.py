@@ -89,7 +89,7 @@ def layers(model: nn.Module) -> list[Any]:
 
 
 def parts(model: nn.Module) -> Iterator[nn.Module]:
-    """`model.modules()`, which passes need several times a step, in a third of the time."""
+    """`model.modules()` in a third of the time, because passes need it several times a step."""
     rest, seen = [model], set[nn.Module]()
     while rest:
         if (part := rest.pop()) not in seen:

@@ -74,7 +74,8 @@ def frozen_on(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
 
 
 def learner(name: str) -> LlmSession:
-    """The session of a run at the named model, with reference, critic and optimizers. Raises LabError as `reader`."""
+    """The session of a run at the named model, with its reference, critic and optimizers. Raises LabError as
+    `reader`."""
     model = parse(name)
     found = source(model)
     spec = found.spec
@@ -207,8 +208,8 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
 
 
 def begun(session: LlmSession, problem: Problem) -> Problem:
-    """The problem; of a task with several turns the episode of the task's own that begins so: its row is hidden. Raises
-    LabError if no episode does."""
+    """The problem. For a task with several turns, the task's own episode that begins with these turns: its row is
+    hidden. Raises LabError if no episode begins with them."""
     if not isinstance(session.task, EnvironmentTask):
         return problem
     known = session.task.problems(EPISODES, np.random.default_rng(0))

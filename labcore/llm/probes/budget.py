@@ -73,7 +73,8 @@ class Budget:
 
     @contextmanager
     def spend(self, kind: str, step: int | None = None) -> Iterator[None]:
-        """Time a look, or a part of it. Without a `step` it is the first groups alone, no whole look."""
+        """Time a look, or a part of it. Without a `step` only the first groups are looked at, so the time does not
+        count as the cost of a whole look."""
         begun = self._clock()
         try:
             yield

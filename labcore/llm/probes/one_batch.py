@@ -263,7 +263,8 @@ def take(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | 
 
 def inspect(session: LlmSession, spec: RunSpec, rollout: Rollout, values: Tensor | None,
             fresh: bool = False) -> Inspected:
-    """The update of `spec` on the batch of the session's policy (`fresh`) or of an earlier one; nothing is changed."""
+    """The update of the algorithm of `spec` on a batch that the session's own policy sampled (`fresh`) or an earlier
+    one did. Nothing is changed."""
     one = as_of(session, spec)
     rollout = credited(one, rollout, values)
     measured, gradient = _gradient(one, rollout, fresh)

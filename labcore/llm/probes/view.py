@@ -365,7 +365,8 @@ def _turns(text: str, completions: Completions, row: int) -> dict[str, Any]:
 
 
 def _row(session: LlmSession, problem: Problem) -> dict[str, Any]:
-    """The hidden row of an episode, to replay it; empty if a row of the user's environment is not JSON."""
+    """The hidden row of an episode, from which the episode can be replayed; empty if a row of the user's environment is
+    not JSON."""
     if not isinstance(session.task, EnvironmentTask):
         return {}
     try:
@@ -375,7 +376,8 @@ def _row(session: LlmSession, problem: Problem) -> dict[str, Any]:
 
 
 def _score(rewards: Rewards, row: int) -> dict[str, Any]:
-    """The reward of a completion (None without a score), the reward's parts, and whether it is completely right."""
+    """The reward of a completion (None if it could not be scored), the parts of the reward, and whether the completion
+    is completely right."""
     reward = float(rewards.total[row])
     parts = {name: float(part[row]) for name, part in rewards.parts.items()}
     return {"reward": None if isnan(reward) else reward, "exact": bool(rewards.exact[row]),

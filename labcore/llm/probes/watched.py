@@ -173,7 +173,8 @@ def completed(session: LlmSession, watching: Before | None) -> dict[str, Any]:
 
 
 def looked(session: LlmSession, before_step: Mapping[str, Tensor] | None) -> dict[str, Any]:
-    """The watched prompts of a step that was not due; empty for large networks, or without the parameters before."""
+    """The watched prompts of a step at which no look was due; empty for large networks, or without the parameters from
+    before the step."""
     if before_step is None or view.limited(session):
         return {}
     return {"watched": afterwards(session, before_step)}
@@ -249,7 +250,7 @@ def _frequent(answers: list[Answer]) -> list[Answer]:
 
 
 def _samples(session: LlmSession) -> int:
-    """How many completions of a prompt are sampled: a whole group where its members are compared, else some."""
+    """The number of completions to sample for a prompt: a whole group if its members are compared, otherwise a few."""
     knobs = session.knobs
     compared = _learns_pairs(session) or ("advantage" in knobs and (
         choices.ADVANTAGE[knobs["advantage"]].group or choices.SELECTION[knobs["selection"]].group))

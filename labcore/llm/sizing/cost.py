@@ -93,7 +93,8 @@ def cost_asked(spec: RunSpec) -> jobs.Spec:
 
 
 def rows(specs: Sequence[RunSpec], held: Sequence[Any]) -> list[Row]:
-    """The table of some runs; `held` is the result of `held_asked`. Earlier measurements are read from jobs' files."""
+    """The table of some runs. `held` is the result of `held_asked`; earlier measurements are read from the files of
+    their jobs."""
     return [Row(spec, fault=found) if isinstance(found, str) else _row(spec, found)
             for spec, found in zip(specs, held, strict=True)]
 

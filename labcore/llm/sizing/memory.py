@@ -134,13 +134,15 @@ def next_logits(sizes: Sizes, rows: int) -> int:
 
 
 def before_step(sizes: Sizes, loop: str) -> int:
-    """Bytes of the copy of the trainable weights for later looks; for large networks only in the online loop."""
+    """Bytes of the copy of the trainable weights that later looks at a step need; large networks have it only in the
+    online loop."""
     kept = loop == "online" or (loop not in passes.SCORERS and sizes.learnt <= sizes.most_copied)
     return WEIGHT * sizes.learnt if kept else 0
 
 
 def waiting(spec: RunSpec, done: Batch) -> int:
-    """Bytes of the completions that wait in the queue or the replay buffer: ids, masks and log-probs, no weights."""
+    """Bytes of the completions that wait in the queue or in the replay buffer: ids, masks and log-probs. Weights of an
+    old policy are never kept."""
     knobs = spec.knobs
     steps = int(knobs.get("staleness", 0)) + int(knobs.get("replay_steps", 0)) * bool(knobs.get("replay_share"))
     asked = done.sampled // done.group * done.prompt * (_ID + 1)
@@ -164,7 +166,8 @@ def teacher_logits(sizes: Sizes, spec: RunSpec, done: Batch) -> int:
 
 
 def parts(spec: RunSpec, sizes: Sizes, card: int | None = None) -> list[Part]:
-    """The rows of the table, the same for every run; parts that it does not have are 0. `card`: bytes of its GPU."""
+    """The rows of the table, the same for every run: a part that the run does not have is 0. `card`: bytes of its
+    GPU."""
     knobs, loop, mode = spec.knobs, spec.row.loop, mode_of(spec)
     done, network, half = batch(spec, sizes, card), _network(spec, sizes), mode.width == HALF
     moments = str(knobs.get("optimizer"))

@@ -43,7 +43,8 @@ def asked(specs: Iterable[RunSpec]) -> dict[str, Any]:
 
 
 def setting(spec: RunSpec) -> str:
-    """The settings that a run's speed depends on, as text: not the seed, the steps and the coefficients of a loss."""
+    """The settings on which a run's speed depends, as text: without the seed, the number of steps, and the coefficients
+    of its loss."""
     same = {knob.key: knob.default for knob in knobs_of(spec.row, spec.task_row) if _costs_nothing(knob)}
     return replace(spec, seed=0, steps=STEPS, parent=None, knobs={**spec.knobs, **same}).to_json()
 

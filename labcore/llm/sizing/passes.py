@@ -237,7 +237,8 @@ def of_run(parameters: int, learnt: int, loop: str, mode: Mode, kind: str) -> in
 
 
 def of_card(card: int, knobs: Mapping[str, Value]) -> int:
-    """Bytes that a run may use of a GPU with `card` bytes: its share, at most what vLLM leaves."""
+    """Bytes that a run may use of a GPU with `card` bytes: its share, but at most the part that vLLM leaves if it
+    samples."""
     left = 1 - VLLM if by_vllm(knobs) else 1.0
     return int(min(float(knobs.get("gpu_share", GPU_SHARE.default)), left) * card)
 

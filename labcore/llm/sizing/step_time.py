@@ -40,7 +40,7 @@ def asks(spec: RunSpec) -> bool:
     """Whether to estimate the time of a step: for a user's model whose files are on this machine, not for built-in
     models, whose steps are short."""
     return spec.kind == "llm" and spec.model not in MODELS and (
-        Path(spec.model).is_dir() or hub_models.here(spec.model) is not None)  # nothing is fetched for an estimate
+        Path(spec.model).is_dir() or hub_models.here(spec.model) is not None)  # an estimate downloads nothing
 
 
 def speed_asked(spec: RunSpec, sizes: Sizes) -> jobs.Spec:

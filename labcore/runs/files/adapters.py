@@ -1,4 +1,4 @@
-"""Folders that hold a LoRA adapter alone, as `peft` has them: which model it is on, without loading anything."""
+"""Folders that hold a LoRA adapter alone, as `peft` writes them: find the base model without loading anything."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def is_adapter(folder: Path) -> bool:
 
 
 def base_of(folder: Path) -> str:
-    """The folder or hub id of the weights that the adapter in `folder` is on. Raises LabError if its configuration
-    cannot be read, or is not LoRA's."""
+    """The folder or hub id of the base weights of the adapter in `folder`. Raises LabError if its configuration cannot
+    be read, or is not LoRA's."""
     try:
         config = untrusted.read_json(folder / CONFIG, constants=True)
         kind, base = config["peft_type"], str(config["base_model_name_or_path"] or "")
@@ -47,7 +47,8 @@ def base_of(folder: Path) -> str:
 
 
 def base_folder(folder: Path) -> Path | None:
-    """The folder of the weights that the adapter in `folder` is on; None where they are the hub's, or it is none."""
+    """The folder of the base weights of the adapter in `folder`; None if they are the hub's, or the folder holds no
+    adapter."""
     if not is_adapter(folder):
         return None
     base = Path(base_of(folder))

@@ -1,7 +1,7 @@
 """Files and folders that are either complete or not there: written under another name, then renamed.
 
-The other name begins with a dot and is in the same folder, so that the renaming is one step. What is appended goes
-to the disk line by line, and half a line, as a power cut leaves it, is never read as a whole one.
+The other name begins with a dot and is in the same folder, so that the renaming is one step. Appended lines are written
+to the disk one by one; half a line, which a power cut may leave, is never read as a whole line.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from labcore.runs.files.untrusted import json_of, whole
 def write_folder(target: Path, fill: Callable[[Path], Any], *, replace: bool = False, sync: bool = True) -> None:
     """Make the folder `target` with the content that `fill(folder)` writes: all of it or nothing.
 
-    `replace` deletes one that is there, once the new one is complete. With `sync` it outlasts a power cut. Raises
-    OSError if it cannot be written, or `target` is there already; nothing is left of the attempt.
+    With `replace`, an existing folder is deleted once the new one is complete. With `sync` the folder survives a power
+    cut. Raises OSError if it cannot be written, or `target` exists already; nothing is left of the attempt.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
@@ -47,11 +47,11 @@ def write_folder(target: Path, fill: Callable[[Path], Any], *, replace: bool = F
 
 
 def write_into(folder: Path, fill: Callable[[Path], Any]) -> None:
-    """Add to `folder`, made if need be, what `fill(another folder)` writes: nothing until it is complete.
+    """Add to `folder`, which is created if needed, the files that `fill(another folder)` writes; none until all are
+    complete.
 
-    What is called so there already is replaced, one file after the other; what else lies there stays. A folder that is
-    not there is made in one step. Raises OSError if it cannot be written; nothing is left of the attempt, nor of
-    folders made for it.
+    Files of the same names are replaced, one after the other; all other files stay. A new folder appears in one step.
+    Raises OSError if it cannot be written; nothing is left of the attempt, nor of folders created for it.
     """
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
@@ -66,14 +66,14 @@ def write_into(folder: Path, fill: Callable[[Path], Any]) -> None:
                 path.replace(target)
     except BaseException:
         for each in new:
-            with suppress(OSError):  # somebody put something into it meanwhile
+            with suppress(OSError):  # another process has written into it meanwhile
                 each.rmdir()
         raise
 
 
 def write_output(target: Path, fill: Callable[[Path], Any]) -> None:
-    """`write_file` to a place that a user names, which may be a device, a pipe or a link: that is written through.
-    Raises OSError if it cannot be written."""
+    """`write_file` to a path that a user names. A device, a pipe or a link is written through instead of being
+    replaced. Raises OSError if it cannot be written."""
     if target.is_symlink() or (target.exists() and not target.is_file()):
         fill(target)
     else:
@@ -83,8 +83,8 @@ def write_output(target: Path, fill: Callable[[Path], Any]) -> None:
 def write_file(target: Path, fill: Callable[[Path], Any], *, sync: bool = False) -> None:
     """Make or replace the file `target` by `fill(path)`: a reader finds the old content or the new one.
 
-    With `sync` it outlasts a power cut: for what cannot be remade. Raises OSError if it cannot be written; nothing is
-    left of the attempt.
+    With `sync`, for files that cannot be made again, it survives a power cut. Raises OSError if it cannot be written;
+    nothing is left of the attempt.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{uuid4().hex}.part")
@@ -111,7 +111,7 @@ def write_text(target: Path, text: str, *, sync: bool = False) -> None:
 
 
 def link(source: Path | str, target: Path | str) -> None:
-    """Have the file at `target` as well, without room of its own where the disk allows that."""
+    """Make the file at `target` a link to `source`, which takes no disk space; if the disk has no links, a copy."""
     try:
         os.link(source, target)
     except OSError:  # another disk, or one that knows no links
@@ -121,8 +121,8 @@ def link(source: Path | str, target: Path | str) -> None:
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
     """Add a line of JSON to `path`, and have it on the disk. Several processes may do so at once.
 
-    What an interrupted writer left of a line is cut off first. A whole row that only lacks the end of its line, as an
-    editor may leave it, gets that and stays.
+    An incomplete line of an interrupted writer is cut off first. A complete row that only lacks its line end, as some
+    editors leave it, gets one and stays.
     """
     line = json.dumps(row, ensure_ascii=False) + "\n"
     with FileLock(f"{path}.lock"), path.open("a+b") as file:
@@ -140,7 +140,7 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 def rows(path: Path) -> Iterator[dict[str, Any]]:
     """The rows that `append_row` wrote to `path`; none where there is no such file."""
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
-        if (row := _row(line)) is not None:  # else it was being written when the power went
+        if (row := _row(line)) is not None:  # otherwise a power cut interrupted its writer
             yield row
 
 

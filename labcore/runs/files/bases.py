@@ -57,8 +57,8 @@ def take(name: str) -> Path | None:
 
 
 def readable(name: str) -> Path | None:
-    """The folder of the base, to read from now: of one that comes with the lab and that no run has started from, the
-    package's, so that a look copies nothing. Otherwise as `take`."""
+    """The folder of the base for reading. For a base that comes with the lab and from which no run has started, this is
+    the package's folder, so that looking at a page copies nothing. Otherwise as `take`."""
     target = folder(name)
     if target.exists():
         return target

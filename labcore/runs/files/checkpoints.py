@@ -52,7 +52,7 @@ def is_dropped(folder: Path) -> bool:
 
 
 def share_equal(folder: Path, earlier: Path) -> None:
-    """Replace each large file of `folder` that `earlier` has as well, byte for byte, by a link to that one."""
+    """Replace each large file of `folder` that is equal byte for byte in `earlier` by a link to the earlier file."""
     for path in _files(folder):
         there = earlier / path.relative_to(folder)
         if path.stat().st_size < SHARED_BYTES or not there.is_file() or path.samefile(there):
@@ -89,14 +89,14 @@ KEEP = 2
 LADDER_KNOB = "ladder_mb"  # see `catalog.llm.upkeep`
 _OLD, _UNFINISHED = ".old-", ".step-"  # how the names of folders begin that are deleted, or were not completed
 _MARK = ("step", "metric", "value")  # of the best checkpoint
-LADDER, LADDER_BYTES = 10, 4_000_000_000  # what is kept between the first and the newest two, at most
+LADDER, LADDER_BYTES = 10, 4_000_000_000  # at most: checkpoints, and bytes, between the first and the newest two
 
 
 def save(run_folder: Path, step: int, fill: Callable[[Path], None], marked: Container[int] = ()) -> Path:
     """Write the checkpoint of `step` by `fill(folder)` and prune the ones before it; see `prune` for `marked`.
 
-    A checkpoint of that step which is there already is kept: a run's steps are the same every time. Raises OSError if
-    the disk is full or not writable; nothing is left of the attempt.
+    An existing checkpoint of that step is kept, because a run repeats its steps exactly. Raises OSError if the disk is
+    full or not writable; nothing is left of the attempt.
     """
     target = run_folder / CHECKPOINTS / name_of(step)
     storage.changed(run_folder, marked)
@@ -128,8 +128,8 @@ def local(run_folder: Path) -> list[tuple[int, Path]]:
 
 
 def at(run_folder: Path, step: int) -> Path | None:
-    """The folder of the checkpoint of `step`, fetched where this machine lacks it; None where there is none. Raises
-    LabError if another machine has published it, and it cannot be fetched."""
+    """The folder of the checkpoint of `step`, fetched if this machine lacks it; None if there is none. Raises LabError
+    if another machine has published it and it cannot be fetched."""
     path = dict(steps(run_folder)).get(step)
     return path and storage.fetch(path)
 
@@ -152,14 +152,14 @@ def name_of(step: int) -> str:
 
 
 def step_of(name: str) -> int:
-    """The step of a checkpoint that is called so."""
+    """The step of a checkpoint with this name."""
     return int(name.removeprefix("step-"))
 
 
 def prune(run_folder: Path, keep: int = KEEP, marked: Container[int] = ()) -> None:
-    """Delete what is not to be kept (see the module), and what a killed worker left half written.
+    """Delete the checkpoints that are not kept (see the module), and those that a killed worker left incomplete.
 
-    The ladder loses those first that stand closest to their neighbours, and the steps `marked` last. Before that, all
+    The ladder first loses the steps that are closest to their neighbours, and last the steps `marked`. Before that, all
     but the newest lose their optimizer state where it is large.
     """
     folders = dict(local(run_folder))
@@ -193,8 +193,8 @@ def keeps_optimizer(run_folder: Path, step: int) -> bool:
 
 def spare(found: Sequence[tuple[int, int]], keep: int = KEEP, marked: Container[int] = (), most: int | None = None,
           best: int | None = None) -> list[int]:
-    """Of the checkpoints (step, bytes), oldest first, the steps of those that are not to be kept. `most`: bytes of the
-    ladder. That of `best` is no part of it."""
+    """The steps of the checkpoints that can be deleted, among `found`: (step, bytes), oldest first. `most` is the bytes
+    of the ladder, which does not include the checkpoint of `best`."""
     there, gone = list(found), []
     most = LADDER_BYTES if most is None else most
     while len(ladder := [each for each in there[1:-keep] if each[0] != best]) > LADDER or (
@@ -206,14 +206,14 @@ def spare(found: Sequence[tuple[int, int]], keep: int = KEEP, marked: Container[
 
 
 def mark_best(run_folder: Path, step: int, metric: str, value: float) -> None:
-    """Have the checkpoint of `step`, which is there, be the run's best, by its value of a metric."""
+    """Mark the existing checkpoint of `step` as the run's best, with its value of a metric."""
     path = run_folder / BEST
     atomic.write_text(path, json.dumps(dict(zip(_MARK, (step, metric, float(value)), strict=True))))
     storage.changed(path)
 
 
 def best(run_folder: Path) -> dict[str, Any]:
-    """The newest content of `mark_best`; empty where nothing was measured, or that checkpoint is gone."""
+    """The newest content of `mark_best`; empty if nothing was measured, or the checkpoint is gone."""
     found = _read_mark(storage.fetch(run_folder / BEST))
     return found if found and found["step"] in dict(steps(run_folder)) else {}
 
@@ -238,9 +238,9 @@ def best_step(run_folder: Path) -> int | None:
 
 
 def forget_after(run_folder: Path, step: int) -> None:
-    """Delete the checkpoints beyond `step`, the last one that the store has of the run: it comes to them again.
+    """Delete the checkpoints after `step`, the last step of the run in the store. The run will make them again.
 
-    There are some where the store is an older copy that was put back, or lost its last rows with the power.
+    Such checkpoints exist if an older copy of the store was restored, or a power cut lost its last rows.
     """
     for at, path in steps(run_folder):
         if at > step:
@@ -263,7 +263,7 @@ def _clear(folder: Path) -> None:
 def take_along(parent_folder: Path, step: int, run_folder: Path) -> None:
     """Give a fork the checkpoint of `step` and the spec of its parent, which may lose them before the fork starts.
 
-    The files are linked, so that they take no room. Where that fails the fork has to find them at its parent's.
+    The files are links, which take no disk space. If that fails, the fork reads its parent's files.
     """
     def fill(folder: Path) -> None:
         shutil.copytree(dict(local(parent_folder))[step], folder / "checkpoint", copy_function=atomic.link)

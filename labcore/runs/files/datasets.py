@@ -1,8 +1,8 @@
 """Datasets of the Hugging Face hub by their names, `org/name:split` or `org/name:config/split`, as files of the lab.
 
 The hub offers most datasets as Parquet on a branch of its own, which is read without code of the dataset; of others
-their own data files are taken. Shards are kept in RL_LAB_HOME/hub. What a run reads is an upload made of them, of at
-most the first rows that an upload may have.
+their own data files are taken. Shards are kept in RL_LAB_HOME/hub. A run reads an upload made from them, with as many
+of the first rows as an upload may have.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Shard:
 
 @dataclass(frozen=True)
 class Fetched:
-    """The upload, and what there is to say of it: that it has the first rows only, or was fetched before."""
+    """The upload, and a note: that it has only the first rows, or that it was fetched earlier."""
 
     path: Path
     note: str = ""
 
 
 def parse(name: str) -> Dataset | None:
-    """The dataset that a name means; None where it is a file here, or can only be meant as one.
+    """The dataset that a name means; None if it is the name of a file here, or can only be one.
 
     >>> parse("openai/gsm8k:main/test"), parse("data/train.jsonl")
     (Dataset(repo='openai/gsm8k', config='main', split='test'), None)

@@ -30,7 +30,7 @@ def event(time: float, step: int, metrics: Mapping[str, float]) -> bytes:
     Event {double wall_time = 1; int64 step = 2; Summary summary = 5 {repeated Value value = 1
     {string tag = 1; float simple_value = 2}}}
     """
-    with np.errstate(over="ignore"):  # what is too large for 32 bits is infinite there
+    with np.errstate(over="ignore"):  # a number too large for 32 bits becomes infinite
         numbers = np.array([*metrics.values()], "<f4").tobytes()
     values = b"".join(_head(key) + numbers[4 * at: 4 * at + 4] for at, key in enumerate(metrics))
     return _record(_field(1, _FIXED64, struct.pack("<d", time)) + _field(2, _VARINT, _varint(step))

@@ -49,7 +49,7 @@ def errors_in_words(repo: Repo) -> Iterator[None]:
         yield
     except LabError:
         raise
-    except Exception as caught:  # every layer below has its own, from OSError to those of the HTTP client
+    except Exception as caught:  # every layer below has its own errors, from OSError to those of the HTTP client
         error = _cause(caught)
         if isinstance(error, errors.GatedRepoError):
             raise LabError(f"The {repo.kind} {repo.name} is gated: accept its terms on {repo.page}, then {LOG_IN} (or "

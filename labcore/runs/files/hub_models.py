@@ -42,7 +42,7 @@ class File:
 
 
 def download(repo: str, commit: str, files: Sequence[File], cache: Path, report: Report) -> None:
-    """Download `files` of a repository at a commit; `report` hears how far it is. The errors are those of
+    """Download `files` of a repository at a commit; `report` is called with the progress. The errors are those of
     huggingface_hub. Raises LabError if the disk has not enough space, or a resumed file is damaged."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import disable_progress_bars
@@ -115,7 +115,7 @@ def _blob(repo: str, commit: str, file: File, cache: Path, progress: _Progress) 
 
     url = hf_hub_url(repo, file.name, revision=commit)
     etag = get_hf_file_metadata(url).etag
-    if etag is None or not _ETAG.fullmatch(etag):  # it is to be a file's name; the client says what is wrong
+    if etag is None or not _ETAG.fullmatch(etag):  # it will be a file's name; the client raises the error
         return
     blob = _folder(repo, cache) / "blobs" / etag
     lock = cache / ".locks" / _folder(repo, cache).name / f"{etag}.lock"
@@ -207,8 +207,8 @@ def complete(folder: Path) -> bool:
 
 
 def local(said: str) -> Path:
-    """The folder of a model that the user names, with all that it is loaded from. Raises LabError if there is no such
-    folder, or it lacks something."""
+    """The folder of a model that the user names, after a check that it has all files from which the model is loaded.
+    Raises LabError if there is no such folder, or a file is missing."""
     folder = path_of(os.path.expanduser(said.strip()))
     if not folder.is_dir():
         raise LabError(f"There is no folder {quoted(said.strip())} on this machine: give the folder that holds a "
@@ -239,11 +239,11 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def fetch(name: str, report: Report, weights: bool = True, check: Callable[[Path], None] | None = None) -> Path:
-    """The folder of a model of the hub, downloaded where the cache does not hold it: neither pickle nor code is ever
-    downloaded, and only what describes the model where its `weights` are not wanted. `report` hears how far it is.
-    `check` may refuse the model by its folder, once its config.json is there and before the rest is. Raises LabError if
-    there is no such model, it is not open to the user, has no safetensors, or cannot be downloaded; the message says
-    what to do."""
+    """The folder of a model of the hub, downloaded if the cache does not hold it. Neither pickle nor code is ever
+    downloaded, and without `weights` only the files that describe the model. `report` is called with the progress.
+    `check` is called with the folder when only config.json is there, and may refuse the model. Raises LabError if there
+    is no such model, it is not open to the user, has no safetensors, or cannot be downloaded; the message says what to
+    do."""
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.utils import disable_progress_bars
 

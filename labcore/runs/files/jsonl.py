@@ -21,15 +21,15 @@ LINE_LIMIT = 4 * 2**20  # bytes of one line: as JSON it takes many times as much
 MOST_NAMED = 3  # lines whose fault is named
 HOPELESS = 1000  # bad lines and no good one: the file is something else, and need not be read to its end
 Row = TypeVar("Row")
-Place = tuple[int, Callable[[], dict[str, Any]]]  # where an object stands, and how it is had
+Place = tuple[int, Callable[[], dict[str, Any]]]  # the line of an object, and a function that returns it
 Fault = tuple[int, str]  # the line of a row that cannot be used, and why
 
 
 def read_objects(path: Path, read: Callable[[Mapping[str, object], int], Row]) -> list[Row]:
-    """The results of `read` for the JSON object of every line that is not blank, and of the line's number; it raises
-    LabError where the line cannot be used. Raises LabError if the file cannot be read, a line is longer than
-    LINE_LIMIT, or lines are no JSON objects or cannot be used; then it names the first of them, and says how many are
-    good."""
+    """The results of `read`, which is called with the JSON object of every line that is not blank and with the line's
+    number, and raises LabError if it cannot use the line. Raises LabError if the file cannot be read, a line is longer
+    than LINE_LIMIT, or lines are no JSON objects or cannot be used. The message then names the first of these lines and
+    says how many lines are good."""
     return gathered(path.name, objects(path.name, read_bytes(path)), read)
 
 

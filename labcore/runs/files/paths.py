@@ -10,7 +10,7 @@ from labcore.errors import LabError, os_reason, quoted
 
 # What else lies in the lab's folder, and how the names of imported metrics and of sweeps begin: no run is called so.
 OWN_LESSONS = "lessons"  # a teacher's
-FOLLOWING = "following"  # what was read of the files of other trainers
+FOLLOWING = "following"  # read positions in the files of other trainers
 RESERVED = frozenset({"base", FOLLOWING, "hub", "imported", "jobs", "labels", OWN_LESSONS, "rewards", "supervisor.log",
                       "uploads", "votes", "watched"})
 IMPORT_PREFIX = "imported-"
@@ -18,7 +18,7 @@ MIXES = "mixes.json"  # the user's saved mixes of choices
 LESSONS = "lessons.json"  # predictions and verdicts of the lessons
 DRAFTS = "lesson-drafts.json"  # lessons that are being written
 ENVIRONMENTS = "environments.json"  # modules of the owner's own that may be imported
-JUDGEMENTS = "judgements.db"  # what judges said of answers
+JUDGEMENTS = "judgements.db"  # the replies of judges
 RESERVED_PREFIXES = (IMPORT_PREFIX, "sweep-", "lab.db", MIXES, LESSONS, DRAFTS, JUDGEMENTS, ENVIRONMENTS)
 SHARED = "This lab is shared for reading: nothing can be started or changed here."
 # The names in a run's folder. START: what a fork starts from, until it has a checkpoint of its own. BEST: which
@@ -26,7 +26,7 @@ SHARED = "This lab is shared for reading: nothing can be started or changed here
 CHECKPOINTS, START, BEST, VERSIONS, LOG = "checkpoints", "start", "best.json", "versions.json", "worker.log"
 PICTURES = ("samples", "lines")
 STEP = r"step-\d{6,}"  # the name of a checkpoint's folder
-NAME_BYTES, PATH_BYTES = 255, 4000  # what the usual disks take
+NAME_BYTES, PATH_BYTES = 255, 4000  # limits of the usual disks
 _ID = re.compile(r"\w(?:[\w.-]*[\w-])?")
 
 
@@ -36,8 +36,8 @@ def home() -> Path:
 
 
 def path_of(word: str | Path, folder: Path | None = None) -> Path:
-    """The path that a user's word means, or that of the file which is called so in `folder`. Raises LabError if it
-    cannot be a path."""
+    """The path that a user's word means, or with `folder` the path of the file of this name in it. Raises LabError if
+    it cannot be a path."""
     if not can_be_path(word):
         raise LabError(f"{quoted(str(word))} cannot be the name of a file or a folder (it is too long, or holds a "
                        "character that no name can): check it.")
@@ -76,7 +76,8 @@ def named(name: str, folder: Path) -> Path:
 
 
 def run_folder(run_id: str) -> Path:
-    """Where run `run_id` keeps its spec, checkpoints, samples, lines and log. Raises LabError as `named`."""
+    """The folder in which run `run_id` keeps its spec, checkpoints, samples, lines and log. Raises LabError as
+    `named`."""
     return named(run_id, home())
 
 
@@ -93,7 +94,7 @@ def is_run_id(name: object) -> bool:
 
 
 def imports() -> Path:
-    """Where the metrics of other tools are kept, each in the folder of its name."""
+    """The folder with the metrics of other tools, each in a folder of its own name."""
     return home() / "imported"
 
 
@@ -118,14 +119,14 @@ def read_only() -> bool:
 
 
 def check_writable() -> None:
-    """Raises LabError in a lab that is shared for reading."""
+    """Raises LabError if the lab is shared for reading."""
     if read_only():
         raise LabError(SHARED)
 
 
 def made(folder: Path, *, spare: bool = False) -> Path:
-    """`folder`, made if need be, for something that is to be written there. What is `spare` can be made again. Raises
-    LabError if it cannot be made; or the lab is shared for reading, which keeps only what is spare."""
+    """`folder`, created if needed, before something is written there. `spare` files can be made again. Raises LabError
+    if it cannot be created, or if the lab is shared for reading and the files are not spare."""
     if not spare:
         check_writable()
     try:

@@ -85,7 +85,7 @@ _YOUNG = 60.0  # seconds in which a folder may not have its lock yet
 
 @contextmanager
 def folder(what: str) -> Iterator[Path]:
-    """A temporary folder for `what`, a word; those of it that killed processes left are removed before."""
+    """A temporary folder for `what`, a word; earlier ones that killed processes left are removed first."""
     prefix = f"rl-lab-{what}-"
     _remove_left(prefix)
     with tempfile.TemporaryDirectory(prefix=prefix) as place, FileLock(Path(place) / _LOCK):

@@ -35,8 +35,8 @@ def read_rows(path: Path, read: Callable[[Mapping[str, Any], int], Row], left_ou
 
 
 def first_row(path: Path) -> dict[str, Any]:
-    """The first row; an empty one where it cannot be read: whoever reads the whole file says why. Raises LabError if
-    the file cannot be read, or is empty."""
+    """The first row; an empty one if the row cannot be used, because the function that reads the whole file says why.
+    Raises LabError if the file cannot be read, or is empty."""
     for _, row in _rows(path):
         try:
             return row()

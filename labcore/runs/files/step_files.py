@@ -26,7 +26,7 @@ LARGE = 2**19  # bytes of JSON from which a file is compressed
 LONGEST = 2**29  # bytes of JSON that are read; no step is larger
 _LEVEL = 1  # of gzip: level 3 takes twice as long for 4 % less
 PROMPTS = "prompt_hashes"  # the key of the hashes
-HEAD = 2**14  # bytes of JSON in which the hashes are looked for: those of 700 prompts
+HEAD = 2**14  # bytes of JSON that are searched for the hashes; 700 prompts fit
 _HEAD = re.compile(rf'\{{"step": [0-9]+, "{PROMPTS}": \[((?:"[0-9a-f]{{16}}"(?:, )?)*)\]')
 _NAME = re.compile(r"step-([0-9]{6,})\.json(\.gz)?")
 

@@ -1,8 +1,8 @@
 """The lab's folder and the object store behind it: all that the rest of the lab asks of an object store.
 
-Where `RL_LAB_ARTIFACTS` is not set, the functions here do what they say: this machine's files are all there is, nothing
-is fetched and nobody is told of a change. Where it is set, the functions of `artifacts` that they name answer instead,
-and only then that package is imported.
+If `RL_LAB_ARTIFACTS` is not set, the functions here run as written: only this machine's files exist, nothing is fetched
+and no change is reported. If it is set, the functions of `artifacts` that they name run instead, and only then that
+package is imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 
 
 class Away(LabError):
-    """The object store does not answer, or not to us: what is asked of it has to wait."""
+    """The object store does not answer, or refuses us, so requests to it have to wait."""
 
 
 class Damaged(LabError):
@@ -48,14 +48,15 @@ class Publishing:
         """Begin."""
 
     def close(self) -> None:
-        """Publish no more; what is under way is cut off with the process."""
+        """Stop publishing. An unfinished transfer ends with the process."""
 
     def begin(self, run_id: str, step: int) -> None:
-        """Fetch what other machines have of a run that continues at `step`, and publish its changes from now on. Raises
-        LabError where the object store is away, and this machine has no checkpoint to continue from."""
+        """Fetch the files of other machines for a run that continues at `step`, and publish its changes from now on.
+        Raises LabError where the object store is away, and this machine has no checkpoint to continue from."""
 
     def complete(self, run_id: str, cut: Callable[[], bool]) -> None:
-        """Publish all files of a run before its last state is written; less patiently once the lab is gone (`cut`)."""
+        """Publish all files of a run before its last state is written; with less patience once the lab has ended
+        (`cut`)."""
 
 
 def chosen() -> str:
@@ -107,12 +108,14 @@ def has(path: Path | str, *, sure: bool = False) -> bool:
 @_answered_by("fetch:bring_run")
 def fetch_run(run: str) -> None:
     """Fetch all files of a run but its checkpoints, also what workers elsewhere added to its versions and its log.
-    Raises LabError if the object store is away; or it holds something damaged, once all else is here."""
+    Raises LabError if the object store is away; or if it holds a damaged file, which is reported after all other files
+    have been fetched."""
 
 
 @_answered_by("fetch:bring_log")
 def fetch_log(run: str) -> Path:
-    """The log of a run that no worker has, with the lines of workers elsewhere; a missing path if there is none."""
+    """The log of a run that no worker has now, with the lines of workers on other machines; the path does not exist if
+    there is no log."""
     return log_file(run)
 
 
@@ -130,7 +133,8 @@ def holds(checkpoint: Path, content: bytes) -> bool:
 
 @_answered_by("fetch:take_along")
 def copy_start(parent: str, step: str, run: str) -> None:
-    """Publish what the fork `run` starts from, out of its parent's. Raises LabError where the object store is away."""
+    """Publish the start of the fork `run`: copy it from the files that its parent has published. Raises LabError if the
+    object store is away."""
 
 
 @_answered_by("changes:changed")
@@ -140,7 +144,8 @@ def changed(path: Path, marked: Container[int] = ()) -> None:
 
 @_answered_by("deletion:deleted")
 def deleted(path: Path) -> None:
-    """Say that `path` is deleted for good. Raises LabError where the setting cannot be used."""
+    """Report that `path` has been deleted for good. Raises LabError if the setting of the object store cannot be
+    used."""
 
 
 @_answered_by("publish:now")
@@ -153,7 +158,7 @@ def publish_now(path: Path) -> None:
 def publish(runs: Any, chosen: Sequence[str], again: bool) -> Iterator[str]:
     """Publish the chosen runs, or everything that is not published; yields a line for each. With `again` also files
     that were published before. `runs` is the lab's Store. Raises LabError if there is no object store, or it is away;
-    or this machine cannot publish such a run."""
+    or if this machine cannot publish one of the runs."""
     raise LabError(f"There is no object store to publish to: set {VARIABLE} to s3://BUCKET/FOLDER, gs://BUCKET/FOLDER "
                    "or file:///FOLDER.")
 
@@ -166,14 +171,15 @@ def of_worker(runs: Any) -> Publishing:
 
 @_answered_by("publishers:OfLab")
 def of_lab(runs: Any) -> Publishing:
-    """The context that publishes all that the lab's folder has and the object store lacks, and keeps the folder small.
-    Raises LabError where the object store cannot be used, or `RL_LAB_CACHE_GB` is no number."""
+    """The context that publishes all files of the lab's folder that the object store lacks, and keeps the folder small.
+    Raises LabError if the object store cannot be used, or `RL_LAB_CACHE_GB` is no number."""
     return Publishing()
 
 
 @_answered_by("publishers:trim")
 def trim(runs: Any) -> None:
-    """Delete here, beyond `RL_LAB_CACHE_GB`, what is published and long unused. Raises LabError as `of_lab`."""
+    """Delete published files here that have long been unused, until the folder is within `RL_LAB_CACHE_GB`. Raises
+    LabError as `of_lab`."""
 
 
 @_answered_by("object_store:lacks")
@@ -190,7 +196,8 @@ def each(do: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
 
 @contextmanager
 def in_home(folder: Path) -> Iterator[None]:
-    """Have this process work in a lab of its own in `folder`, without an object store; then in the one before."""
+    """Have this process work in a lab of its own in `folder`, without an object store; afterwards in the lab from
+    before."""
     names = ("RL_LAB_HOME", "RL_LAB_STORE", VARIABLE, "RL_LAB_READ_ONLY")
     before = {name: os.environ.pop(name, None) for name in names}
     os.environ["RL_LAB_HOME"] = str(folder)

@@ -1,6 +1,6 @@
 """CSV as the lab writes it: a text in a cell is shown by a spreadsheet, and never computed.
 
-`reader` takes the apostrophes off again, so that what was exported comes back as it was.
+`reader` removes the apostrophes again, so that an export is read back as it was.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _formula(cell: str) -> bool:
 
 def reader(lines: Iterable[str], **options: Any) -> Any:
     """csv.reader with these options over `lines`, whose cells may be as long as a file."""
-    csv.field_size_limit(LONGEST)  # it holds for the whole process, and is 128 kB where nobody has set it
+    csv.field_size_limit(LONGEST)  # for the whole process; the default is 128 kB
     return csv.reader(lines, **options)
 
 

@@ -54,7 +54,8 @@ class NotTOML(ValueError):
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The file at `path`, to be read. Raises LabError if there is none, it cannot be read, or is no file."""
+    """The file at `path`, open for reading. Raises LabError if there is no such file, it cannot be read, or it is a
+    folder, a device, a pipe or a socket."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)
     except FileNotFoundError as error:
@@ -88,7 +89,7 @@ def read(path: Path, limit: int = TEXT_LIMIT) -> bytes:
 
 def unzipped(name: str, content: bytes, limit: int) -> bytes:
     """The content of a file that may be compressed by gzip. It is unpacked no further than `limit` bytes. Raises
-    LabError if it is no whole gzip file, or longer once it is unpacked."""
+    LabError if it is an incomplete gzip file, or its unpacked content is longer than that."""
     if not content.startswith(GZIP):
         return content
     try:
@@ -103,8 +104,8 @@ def unzipped(name: str, content: bytes, limit: int) -> bytes:
 
 def json_of(content: str | bytes, *, constants: bool = False) -> Any:
     """The value of a text of JSON. `constants`: NaN and Infinity, which programs in Python write beside JSON, are
-    numbers. Raises NotJSON if it is none, nests deeper than `DEEPEST`, or has half a character or a number beyond any
-    float."""
+    numbers. Raises NotJSON if the text is not JSON, nests deeper than `DEEPEST`, or has half a character or a number
+    beyond any float."""
     try:
         text = content if isinstance(content, str) else content.decode("utf-8-sig")
         value = (_WITH_CONSTANTS if constants else _STRICT).decode(text)
@@ -132,7 +133,8 @@ def read_json(path: Path, limit: int = TEXT_LIMIT, *, constants: bool = False) -
 
 
 def toml_of(text: str) -> dict[str, Any]:
-    """The value of a text of TOML. Raises NotTOML if it is none, or a key or a value nests deeper than `DEEPEST`."""
+    """The value of a text of TOML. Raises NotTOML if the text is not TOML, or a key or a value nests deeper than
+    `DEEPEST`."""
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > DEEPEST:  # tomllib takes gigabytes for a key of thousands of parts
             raise NotTOML(f"line {number} has more than {DEEPEST} dots: shorten it, or write a text in several lines")

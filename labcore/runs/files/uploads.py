@@ -26,13 +26,13 @@ def root() -> Path:
 
 
 def place(content: bytes) -> Path:
-    """The folder in which what has this content is kept."""
+    """The name of the folder for a file with this content."""
     return root() / hashlib.sha256(content).hexdigest()[:16]
 
 
 def use(folder: Path) -> None:
-    """Have a place count as just used: a run is about to be made that needs it."""
-    with suppress(OSError):  # it may not be ours, or on a disk that nobody may write to
+    """Mark a place as just used, because a run that needs it is about to be made."""
+    with suppress(OSError):  # another user may own it, or the disk may be read-only
         os.utime(folder)
 
 
@@ -89,11 +89,11 @@ def is_place(name: str) -> bool:
 
 
 def check(paths: Iterable[str]) -> list[str]:
-    """Raise LabError where one of these files or folders was kept here and has been deleted, or where a store that may
-    have it is away.
+    """Raise LabError if one of these files or folders was kept here and has been deleted, or if a store that may have
+    it is away.
 
-    Returns those that are on this machine's disk, where a clean-up of this home could delete them: to check these again
-    takes no question to the object store.
+    Returns those that are on this machine's disk, where a clean-up of this home could delete them: checking these again
+    needs no request to the object store.
     """
     kept = [path for path in paths if root() in Path(path).absolute().parents]
     for path in kept:

@@ -1,8 +1,8 @@
-"""Imported runs: metrics of another tool, kept to be laid beside our own. Marked as such, never trained on.
+"""Imported runs: metrics of another tool, kept for comparison with our own. Marked as such, never trained on.
 
-Each has the folder `imported/<its name>`: the rows under our keys, what was mapped to what, and where among the
-uploads the file is kept as it came, once for all the runs in it. Its star, tags and note, and whether it is in the
-trash, are in the store, as those of our own runs are.
+Each has the folder `imported/<its name>` with the rows under our keys, the mapping of columns to keys, and the place of
+the original file among the uploads, which is kept once for all runs in it. Its star, tags, note and trash mark are in
+the store, as for our own runs.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Imported:
     deleted: float | None = None
 
 
-_LATER = ("source", "summary")  # what those of earlier versions do not have
-_OLD = "unmapped"  # what only those have that were made before `left`, which dropped numbers and did not say so
+_LATER = ("source", "summary")  # fields that earlier versions lack
+_OLD = "unmapped"  # a field from before `left`, when numbers were dropped without a note
 _KEPT = [name for name in Imported.__dataclass_fields__ if name not in Marks.__dataclass_fields__]
 
 
@@ -126,16 +126,16 @@ def _is_of_before(run_id: str) -> bool:
 
 
 def keep_summary(run: Imported, summary: str) -> None:
-    """Keep what a list says of an imported run, so that its rows need not be read for that again. Raises OSError if it
-    cannot be written."""
-    there = (place(run.id) / "rows.csv").exists()  # else somebody has just deleted it: it must not come back
+    """Keep the summary that lists show of an imported run, so that they need not read its rows again. Raises OSError if
+    it cannot be written."""
+    there = (place(run.id) / "rows.csv").exists()  # otherwise it has just been deleted and must not be made again
     if there and not read_only():
         _write_about(place(run.id), {**{key: getattr(run, key) for key in _KEPT}, "summary": summary})
 
 
 def sources() -> Iterator[str]:
-    """Where in the lab's folder the files are from which runs were imported; any of the uploads may be that of a run
-    that is damaged and cannot say."""
+    """The original files of imported runs, as places in the lab's folder. If a damaged run cannot name its file, any
+    upload may be it."""
     for run_id in _names():
         try:
             yield _about(run_id).source
@@ -253,7 +253,7 @@ def _about(run_id: str) -> Imported:
             fields["left"] = dict.fromkeys(fields[_OLD], UNKNOWN)
         kept: dict[str, Any] = {key: fields[key] for key in _KEPT if key in fields or key not in _LATER}
         kept |= {"notes": tuple(kept["notes"]), "mapped": dict(kept["mapped"]), "left": dict(kept["left"])}
-        # The folder's name was checked, what somebody wrote into the file was not.
+        # The folder's name was checked, but not the content of the file.
         return replace(Imported(**kept), id=run_id)
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(run_id, "about.json") from error

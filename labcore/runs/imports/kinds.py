@@ -11,7 +11,7 @@ from labcore.runs.files.jsonl import LIMIT
 from labcore.runs.imports import delimited, objects, parquet
 from labcore.runs.imports.table import Table
 
-SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".gz")  # what metrics files are called
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".gz")  # of metrics files
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -43,7 +43,7 @@ _UNREADABLE = (
 
 def table_of(name: str, content: bytes) -> Table:
     """The table in a metrics file: CSV, JSON, JSON lines or Parquet, each compressed by gzip or not. Raises LabError if
-    it is of another kind, damaged, empty, or longer than `LIMIT` once it is unpacked."""
+    the file is of another kind, damaged or empty, or its unpacked content is longer than `LIMIT`."""
     content = untrusted.unzipped(name, content, LIMIT).removeprefix(codecs.BOM_UTF8)
     if kind := _unreadable(name, content):
         raise LabError(f"{name} is {kind.what}: {kind.do}.")

@@ -1,8 +1,8 @@
 """Layouts of the metrics files of tools: one row of `LAYOUTS` per tool, and nothing else knows a tool's names.
 
-A reader of files asks `layout_of` for the row that fits a file's columns. The row says which columns place a row of
-the file on the step axis, and what the tool calls the lab's metrics. Whoever follows a file while it is written needs
-the same row and `flat`, which makes one object of a JSON log a row of that table.
+A reader of files asks `layout_of` for the row that fits a file's columns. The row says which columns place a row of the
+file on the step axis, and what the tool calls the lab's metrics. A program that follows a growing file needs the same
+row, and `flat`, which turns one object of a JSON log into a row of a table.
 
 Left out: quantities that share a name but not a unit, such as a KL per sequence.
 """

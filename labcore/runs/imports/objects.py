@@ -13,7 +13,7 @@ from labcore.runs.files.jsonl import LINE_LIMIT
 from labcore.runs.imports.layouts import HISTORY, flat
 from labcore.runs.imports.table import Table
 
-DOCUMENT = 16 * 2**20  # bytes of JSON that is no JSON lines: read as a whole it takes many times as much memory
+DOCUMENT = 16 * 2**20  # bytes of JSON other than JSON lines, which takes many times as much memory when read
 
 Objects = Callable[[], Iterator[tuple[int, dict[str, Any]]]]
 

@@ -1,6 +1,6 @@
 """Metrics of other tools read as runs under our keys: files of any kind that `kinds` knows, in any layout of `layouts`.
 
-Whatever a file holds is read, or said by name with the reason why not.
+Everything in a file is read, or named with the reason why it is not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from labcore.runs.store.rows import COUNTERS
 # ---------------------------------------------------------------- parts
 # Which rows of a table are one run: a file may hold several, and no number of one may replace one of another.
 
-OFTEN = 0.5  # share of steps with two numbers above which the rows of a file are those of several runs, in turn
+OFTEN = 0.5  # above this share of steps with two numbers, the file has rows of several runs in turn
 MOST_TURNS = 16  # runs that are told apart by their order: with more rows per step it is the step that tells nothing
 
 Columns = Sequence[tuple[np.ndarray, np.ndarray]]  # (values, there) of each metric, (N,) each
@@ -34,7 +34,8 @@ Columns = Sequence[tuple[np.ndarray, np.ndarray]]  # (values, there) of each met
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of one run in the order of the file, (M,), its name there, and by what it was told apart."""
+    """The rows of one run in the order of the file, (M,); the name that the file gives the run; and the value that
+    distinguishes it from the other runs of the file."""
 
     rows: np.ndarray
     name: str = ""
@@ -46,7 +47,7 @@ def split(rows: np.ndarray, steps: np.ndarray, columns: Columns, lines: np.ndarr
     """The runs in M of N rows, which all have a step. `steps` and `lines` are (N,); `names` are columns of M texts that
     may name the run of a row.
 
-    Rows in disorder are one run: only where a step has a number twice are there several. These are told apart by a
+    Rows in disorder are one run; there are several runs only if a step has a metric twice. These are told apart by a
     column that names them, by steps that begin again, or, where most steps have two numbers, by their order.
     """
     whole = _restarts(rows, steps, columns)
@@ -137,7 +138,8 @@ def parse(name: str, content: bytes, label: str = "") -> list[Foreign]:
 
 
 def parse_own(name: str, content: bytes) -> Foreign:
-    """The run in a CSV that the lab wrote of a parsed one, without a limit. Raises LabError where it is damaged."""
+    """The run in a CSV that the lab itself wrote from a parsed file. Such a CSV may be longer than the original, so
+    there is no limit on its length. Raises LabError if it is damaged."""
     return _in_words(name, content, "", math.inf, OWN)[0]
 
 
@@ -278,7 +280,8 @@ def _fill(source: Source, layout: Layout) -> None:
 
 
 def _placed(name: str, header: Sequence[str], layout: Layout, source: Source, read: Numbers) -> Placed:
-    """The column that places the rows: the first that places all those with a metric, else that which places most."""
+    """The column that places the rows: the first one that places all rows with a metric, otherwise the one that places
+    most of them."""
     if layout.row:  # rows are counted from 1, and again where another header stands
         begins = np.flatnonzero(np.diff(read.parts, prepend=-1))
         return Placed(np.arange(1.0, read.parts.size + 1) - begins[read.parts])

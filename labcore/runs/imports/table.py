@@ -75,9 +75,9 @@ class _Column:
 
 def read(name: str, table: Table, places: Sequence[int], texts: Collection[int], lenient: Collection[int],
          most: float) -> Numbers:
-    """Read columns of a table. In the columns `lenient` a cell may be no number, which `faults` then says. Raises
-    LabError if the table has no rows, another column has a cell that is no number, or there are more than `most`
-    numbers."""
+    """Read columns of a table. In the columns `lenient` a cell may hold something else than a number; `faults` then
+    lists it. Raises LabError if the table has no rows, another column has a cell that is no number, or there are more
+    than `most` numbers."""
     columns = {place: _Column() for place in places}
     named: dict[int, list[str]] = {place: [] for place in texts}
     faults: dict[int, str] = {}

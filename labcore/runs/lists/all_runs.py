@@ -20,19 +20,21 @@ FOREVER = digest.FOREVER
 
 
 class Shelf:
-    """One for all readers of a process. The summaries of ended runs are kept in the store."""
+    """The list of all runs, shared by all readers of a process. The summaries of ended runs are kept in the store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._summaries: dict[str, Summary] = {}
 
     def entries(self, seconds: float = FOREVER) -> list[Entry]:
-        """All runs that are not deleted, newest first. What cannot be summarised in `seconds` is so at a later call."""
+        """All runs that are not deleted, newest first. Runs that cannot be summarised within `seconds` are summarised
+        at a later call."""
         found = self._of(self.store.runs(), imported.listed(self.store), seconds)
         return sorted(found, key=lambda entry: -entry.created)
 
     def refreshed(self, entries: Iterable[Entry], seconds: float = FOREVER) -> list[Entry]:
-        """`entries` as they are now and those that were added: only active and just ended ones are read again."""
+        """`entries` brought up to date, with the runs added since. Only active runs and those that have just ended are
+        read again."""
         before = {entry.id: entry for entry in entries}
         rows = {row.id: row for row in self.store.runs(*ACTIVE)}
         for entry in before.values():
@@ -49,7 +51,7 @@ class Shelf:
         return sorted(found, key=lambda entry: -(entry.deleted or 0.0))
 
     def recount(self, run_ids: Iterable[str]) -> None:
-        """Have the files of these runs counted again."""
+        """Have the disk space of these runs measured again."""
         there = [run_id for run_id in run_ids if run_id in self._summaries]
         known = {run_id: replace(self._summaries[run_id], counted=0.0) for run_id in there}
         self._summaries.update(known)
@@ -77,7 +79,7 @@ class Shelf:
 
 
 def complete(entries: Iterable[Entry]) -> bool:
-    """Whether the summaries of all entries are there, and as new as the entries."""
+    """True if every entry has a summary that is as new as the entry."""
     return all(entry.summary.size is not None and entry.summary.step >= entry.step for entry in entries)
 
 

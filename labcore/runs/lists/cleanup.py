@@ -42,7 +42,7 @@ def delete_spare(run_id: str) -> int:
     """Delete an ended run's samples, exports and all its checkpoints but the first, the best and the newest; return the
     bytes that it freed.
 
-    Its curves, its events and its result stay: it can be opened, exported, also as a capsule, played and resumed, and
+    Its curves, its events and its result stay: it can be opened, played, resumed, exported (as a capsule too), and
     forked from its start and its end.
     """
     check_writable()
@@ -70,7 +70,7 @@ def _spare_folders(run_id: str, published: bool = False) -> Iterator[Path]:
 class Plan:
     """The runs that a clean-up would delete, oldest first. `size` is the bytes that it frees.
 
-    `files`: only files of theirs go, permanently.
+    `files`: only some of their files are deleted, permanently.
     """
 
     ids: tuple[str, ...]
@@ -97,8 +97,9 @@ def spare_files(entries: Iterable[Entry]) -> Plan:
 
 
 def carry_out(shelf: Shelf, plan: Plan) -> int:
-    """Do it: runs go into the trash, files for good. Returns the bytes of what went; an active run is left alone.
-    Raises LabError if a run was taken up again since the plan was made; then no run is deleted."""
+    """Carry out the plan: move runs to the trash, or delete files for good. Returns the bytes that this frees. Files of
+    active runs are left alone. Raises LabError if a run was resumed since the plan was made, and then deletes no run;
+    or if files cannot be deleted."""
     if not plan.files:
         trash(shelf.store, plan.ids)
         return plan.size
@@ -136,16 +137,16 @@ _GONE = ".gone-"  # how the name of a folder begins that is being deleted
 
 
 def unused_uploads(store: Store) -> list[str]:
-    """The names of the places that no run needs: none of the store, in the trash or not, and none of this folder.
+    """The names of the places that no run needs: no run of the store, in the trash or not, and no run in this folder.
 
-    What is young is left out (see the module); the oldest comes first.
+    Young places are left out (see the module); the oldest is first.
     """
     return _unused(store.files())
 
 
 def remove_uploads(store: Store, places: Iterable[str]) -> dict[str, int]:
-    """Delete those of `places` that still no run needs. Returns the bytes of each that went. There is no way back.
-    Raises LabError if one cannot be deleted; it is whole, or it is gone for every run."""
+    """Delete for good the uploads of `places` that no run needs. Returns the bytes of each deleted upload. Raises
+    LabError if one cannot be deleted; each upload is then still complete, or gone for every run."""
     try:
         chosen = {*places} & {*unused_uploads(store)}  # reads every spec, for which no writer is to wait
         with store.files_held() as named:  # meanwhile no run is added
@@ -157,7 +158,7 @@ def remove_uploads(store: Store, places: Iterable[str]) -> dict[str, int]:
         for name in gone:
             storage.deleted(root() / name)
         freed = {name: sizes.size(folder) for name, folder in gone.items()}
-        for folder in root().glob(f"{_GONE}*"):  # also what an earlier clean-up could not delete
+        for folder in root().glob(f"{_GONE}*"):  # also folders that an earlier clean-up could not delete
             remove_folder(folder)
     except OSError as error:
         raise LabError(f"An upload cannot be deleted ({os_reason(error)}: {error.filename or root()}): check the "

@@ -28,10 +28,10 @@ IMPORTED = "imported"  # the kind and the state of a run of another tool
 class Entry:
     """A run of the lab or of another tool, as a list shows it.
 
-    `title` is what it is called, of a run of another tool the name that its owner gave it. `algorithm` and `task` are
-    names to be read, `keys` those of the catalog. Times are unix seconds, `seconds` active
-    ones; `steps` is how many the run is to have, `settings` the knobs that are not at their defaults. What is
-    not known of a run of another tool is None or empty.
+    `title` is its title; for a run of another tool, the name that its owner gave it. `algorithm` and `task` are names
+    for readers, `keys` those of the catalog. Times are unix seconds, `seconds` active ones; `steps` is the planned
+    number of steps, `settings` the knobs that are not at their defaults. Unknown fields of a run of another tool are
+    None or empty.
     """
 
     id: str
@@ -135,7 +135,7 @@ FIELDS: dict[str, Field] = {field.key: field for field in _ALL}
 GROUPS = ("project", "algorithm", "task", "model", "kind", "tool", "state", "seed", "tag", "star", "sweep", "parent",
           "metric")
 ORDERS = ("started", "last", "best", "duration", "size", "step", "state", "algorithm", "task", "seed", "id")
-TEXTS = frozenset({"state", "algorithm", "task", "id"})  # those orders that are by the alphabet
+TEXTS = frozenset({"state", "algorithm", "task", "id"})  # fields that are sorted by the alphabet
 
 
 def value(entry: Entry, key: str) -> Any:

@@ -18,7 +18,7 @@ MOST_NOTE = 4000
 
 
 def star(store: Store, run_ids: Iterable[str], on: bool = True) -> None:
-    """Star runs, or take their stars away. Raises LabError where one is not there, as all of these do."""
+    """Star runs, or take their stars away. Like all functions here, raises LabError if a run does not exist."""
     for run_id in _there(run_ids):
         store.mark(run_id, star=on)
 
@@ -75,10 +75,10 @@ def delete(store: Store, run_ids: Iterable[str]) -> None:
 
 
 def purge(store: Store, days: float = TRASH_DAYS, run_ids: Sequence[str] | None = None) -> list[str]:
-    """Delete for good what has been in the trash for `days`, of `run_ids` or of all; return the ids.
+    """Delete for good the runs that have been in the trash for `days`, among `run_ids` or all. Returns the ids.
 
-    Whoever lists the trash may do so long before: a run that was restored meanwhile stays. A lab that is shared for
-    reading keeps what became old; what is named it refuses to delete.
+    A run that was restored since the trash was listed stays. A lab that is shared for reading keeps old runs, and
+    refuses to delete named ones.
     """
     return [] if run_ids is None and read_only() else store.purge(time.time() - days * DAY, run_ids)
 

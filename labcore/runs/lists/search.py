@@ -1,8 +1,8 @@
 """The search over runs: `grpo beta>0.05 -failed tag=paper "a note"`. All terms must hold.
 
 A word is looked for in a run's title, id, algorithm, task, model, state, project, tags and note; `name=value` compares
-a field or a knob as the run was started with it, by its key or its sign (`β>0.05`); a minus in front of a term turns
-it round. Left out: or, and brackets.
+a field or a knob as the run was started with it, by its key or its sign (`β>0.05`); a minus in front of a term negates
+it. Left out: or, and brackets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SWITCHES: dict[float | None, bool] = {1.0: True, 0.0: False}
 
 def parse(query: str) -> Test:
     """The test that a query asks for; an empty one is passed by every run. Raises LabError if a quote is not closed, a
-    name is unknown, or a value cannot be compared so."""
+    name is unknown, or a value cannot be compared in this way."""
     if query.count('"') % 2:
         raise LabError(f"The search {quoted(query)} opens a quote that it does not close: write \"two words\".")
     parts = re.split(r'("[^"]*")', query)
@@ -54,7 +54,8 @@ def search(entries: Iterable[Entry], query: str, apart: bool = False) -> list[En
 
 @cache
 def names() -> dict[str, tuple[str, ...]]:
-    """All that can be compared: the fields, then every knob of every algorithm and task; by a sign all that have it."""
+    """All names that can be compared: the fields, then every knob of every algorithm and task. A sign stands for all
+    knobs that have it."""
     found: dict[str, tuple[str, ...]] = {key: (key,) for key in FIELDS}
     found |= {key: (key,) for key in every_knob()}
     for key, knob in every_knob().items():
@@ -112,7 +113,8 @@ def _comparison(term: str, keys: tuple[str, ...], operator: str, wanted: str) ->
 
 
 def _values(entry: Entry, key: str) -> tuple[Any, ...]:
-    """The values of the run under the name: its tags one by one; algorithm, task and model by either name."""
+    """The values of the run under the name: tags one by one; the id with the run's name; algorithm, task and model both
+    as key and as label."""
     found = value(entry, key)
     if key == "id":
         return (found, entry.id)

@@ -1,1 +1,2 @@
-"""The spec of a run, the names of its models, and a loop's records. Knows neither store nor disk layout."""
+"""The spec of a run, the names of its models, and the records that a loop yields. Knows neither store nor disk
+layout."""

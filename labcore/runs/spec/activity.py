@@ -45,7 +45,8 @@ def now(words: str, done: int, total: int) -> Activity:
 
 
 class Throttled:
-    """A listener that passes reports on only after `first` seconds, and then one every `EVERY_SECONDS`."""
+    """A listener that passes a report on only after `first` seconds, and then at most one every `EVERY_SECONDS`. Other
+    reports are dropped."""
 
     def __init__(self, listener: Listener, first: float):
         self._listener, self._next = listener, time.perf_counter() + first
@@ -58,7 +59,8 @@ class Throttled:
 
 @contextmanager
 def part_of(words: str) -> Iterator[None]:
-    """Within it all reports are part of something larger, such as "update 1 of 2"; no generator may yield there."""
+    """Within this context all reports are part of a larger activity, such as "update 1 of 2"; no generator may yield
+    there."""
     token = _WITHIN.set((*_WITHIN.get(), words))
     try:
         yield
@@ -68,7 +70,8 @@ def part_of(words: str) -> Iterator[None]:
 
 @contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
-    """Within it `listener` hears each report of this thread, in place of one that is there; None: nobody hears any."""
+    """Within this context `listener` gets each report of this thread, in place of the listener from before; None: no
+    listener gets any."""
     token = _LISTENER.set(listener)
     try:
         yield

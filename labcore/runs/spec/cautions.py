@@ -21,7 +21,7 @@ from labcore.runs.spec.run_spec import RunSpec
 
 
 def precision_caution(spec: RunSpec) -> str:
-    """A caution where the run asks for bf16, of which its device is known to have no arithmetic; else empty."""
+    """A caution if the run asks for bf16 and its device is known to lack bf16 arithmetic; otherwise empty."""
     if spec.knobs.get("dtype") != "bf16" or (found := machine.bf16(spec.device)).able is not False:
         return ""
     return (f"`dtype` is bf16, but {found.where} has no bf16 arithmetic, so precision is lost and no time is saved: "
@@ -36,7 +36,7 @@ CONFIG = "tokenizer_config.json"  # which may hold the template as a text
 
 
 def template_caution(spec: RunSpec) -> str:
-    """A caution where a model that was trained with a chat template would get plain text; mostly empty."""
+    """A caution if a model that was trained with a chat template would get plain text; usually empty."""
     if spec.knobs.get("template") != "off" or not has_template(spec.model):
         return ""
     return ("The model has a chat template, but template is off, so it reads plain text, unlike its training: set "
@@ -83,12 +83,13 @@ _LONG_TEXTS = "labcore.tasks.cautions:long_texts_caution"  # tasks know of specs
 
 
 def fault(spec: RunSpec) -> str:
-    """Why the run cannot start on this machine: a package or a GPU that it asks for is missing; empty where it can."""
+    """The reason why the run cannot start on this machine, such as a missing package or GPU; empty if it can."""
     return vllm.fault_of(spec) or eight_bit.fault(spec)
 
 
 def caution(spec: RunSpec) -> str:
-    """The cautions of its precision, its sampler, its optimizer, its template and its texts, if any."""
+    """The cautions of its precision, its sampler, its optimizer, its template and its texts; empty if there are
+    none."""
     of_texts = str(resolve_name(_LONG_TEXTS)(spec))
     return " ".join(filter(None, (precision_caution(spec), vllm.caution(spec), eight_bit.fault(spec),
                                   template_caution(spec), of_texts)))

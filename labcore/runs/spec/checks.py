@@ -44,7 +44,7 @@ def model(kind_row: Kind, name: str, forked: bool) -> None:
                        "folder or a hub id.")
     if len(kind_row.models) == 1 and name != kind_row.model:
         raise LabError(f"A run of the kind {kind_row.key} has no model to choose: leave {quoted(name)} out.")
-    if not forked:  # a fork has its weights in a checkpoint: what its parent started from may be gone
+    if not forked:  # a fork has its weights in a checkpoint, and its parent's first weights may be gone
         model_names.check(name)
 
 

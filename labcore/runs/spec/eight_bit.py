@@ -20,13 +20,13 @@ def missing() -> bool:
 
 
 def serves(device: str) -> bool:
-    """True if it works on a device, by its name in a spec, once the package is there."""
+    """True if the optimizer works on a device, by its name in a spec, once the package is installed."""
     kind = machine.device_kind(device)
     return not kind or kind in DEVICES
 
 
 def fault(spec: RunSpec) -> str:
-    """Why the run's optimizer cannot be had here, in a sentence; empty where it can."""
+    """The sentence on why the run's optimizer cannot be used here; empty if it can."""
     if spec.knobs.get("optimizer") != EIGHT_BIT:
         return ""
     if not serves(spec.device):

@@ -75,7 +75,7 @@ class Model:
 
 
 def read(name: str) -> Model | None:
-    """The model that `name` means; None where it is no such name."""
+    """The model that `name` means; None if it is not of one of these forms."""
     found = _NAME.fullmatch(name.strip())
     if found is None or (found["stage"] and found["step"]):
         return None
@@ -110,10 +110,11 @@ def name_of_model(model: str) -> str:
 
 
 def model_of_name(name: str) -> str:
-    """The folder of the model that is called so, for a run alone the newest it left; any other text as it is.
+    """The folder of the model of this name; for a run without a step, of its newest checkpoint. Any other text stays as
+    it is.
 
-    What comes with the lab goes first: a run that was brought in may be called like it. Raises LabError where a base
-    that comes with the lab cannot be copied into the lab's folder.
+    Models that come with the lab take precedence, because an imported run may have the same name. Raises LabError where
+    a base that comes with the lab cannot be copied into the lab's folder.
     """
     model = None if name in built_in() else read(name)
     folder = model and _folder(model)
@@ -165,8 +166,8 @@ def is_published(name: str) -> bool:
 
 def reward_model_of(name: str, looks: bool = False) -> Path:
     """The checkpoint of the run that trained the reward model `name`, RUN or RUN@STEP. One that comes with the lab is
-    copied into the lab's folder, unless somebody only `looks`. Raises LabError if nothing is called so, it is no reward
-    model, or it cannot be fetched."""
+    copied into the lab's folder, unless somebody only `looks`. Raises LabError if there is no run of that name, it
+    trained no reward model, or the checkpoint cannot be fetched."""
     return storage.fetch(_reward_model(name, looks))
 
 
@@ -191,8 +192,8 @@ def _reward_model(name: str, looks: bool = False) -> Path:
 
 
 def pinned_reward_models(names: str) -> str:
-    """The names of reward models with their steps: what is the newest now is not for ever. Raises LabError as
-    `reward_model_of`; or if one is named twice."""
+    """The names of reward models with their steps, because a newer checkpoint may follow. Raises LabError as
+    `reward_model_of`, or if one is named twice."""
     pinned = [_pinned_reward_model(name) for name in members(names)]
     if twice := [name for name in pinned if pinned.count(name) > 1]:
         raise LabError(f"The reward model {twice[0]} is named twice: an ensemble has different ones, for example of "
@@ -218,8 +219,8 @@ def _pinned_reward_model(name: str) -> str:
 
 
 def pinned_teacher(name: str) -> str:
-    """The name of a teacher as a spec keeps it: a run's with its step, a folder's as a whole path. One of a run that
-    has its step and is not here stays as it is. Raises LabError if there is no such model, or it has learnt nothing."""
+    """The name of a teacher as a spec keeps it: a run's with its step, a folder's as a whole path. The name RUN@STEP of
+    a run that is not here stays as it is. Raises LabError if there is no such model, or it has not been trained."""
     folder, found = path_of(os.path.expanduser(name)), read(name)
     if name in built_in():
         raise LabError(f"The teacher {quoted(name)} has random weights, from which nothing can be learnt: set "
@@ -239,8 +240,8 @@ def pinned_teacher(name: str) -> str:
 
 
 def teacher_here(name: str) -> Path | None:
-    """The folder of a teacher that is a run's or comes with the lab; None where it has another place, or is not here.
-    """
+    """The folder of a teacher that is a run's or comes with the lab; None if it is another kind of model, or is not
+    here."""
     found = None if name in built_in() or may_be_hub_id(name) else read(name)
     if found is None or path_of(os.path.expanduser(name)).is_dir():
         return None
@@ -323,8 +324,8 @@ def kind_of(model: str, knobs: Mapping[str, Any]) -> str:
 def pretrained(model: str) -> bool:
     """True if `model` is none of the lab's own sizes: a hub id, or a folder whose configuration has another shape.
 
-    A folder that cannot be read counts as pretrained: too small a learning rate breaks nothing. One that another
-    machine has is what its run began with.
+    A folder that cannot be read counts as pretrained: too small a learning rate breaks nothing. A folder on another
+    machine is judged by the model with which its run began.
     """
     if model in built_in():
         return False

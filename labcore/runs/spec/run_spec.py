@@ -1,4 +1,4 @@
-"""RunSpec: everything that determines a run, checked in words before it starts."""
+"""RunSpec: everything that determines a run, checked before it starts; faults are sentences."""
 
 from __future__ import annotations
 
@@ -56,10 +56,9 @@ class RunSpec:
 
     `data` is the user's file (prompts, preferences or text); `parent` is (run id, step) of a fork, and `twin` says
     whether it continues with its parent's random numbers or with fresh ones from its seed; `mix` is the name of a mix
-    of the user's own, which began from the row `algorithm`, and empty where that row itself is run;
-    `threads` are torch's, part of the spec so that a result does not depend on what else runs. For a watched run,
-    `tool` is the trainer, `task` the run's name, `knobs` the settings that the trainer sent, and `steps` is 0 if the
-    total is unknown.
+    of the user's own, which began from the row `algorithm`, and empty if that row itself is run; `threads` are torch's,
+    part of the spec so that a result does not depend on other processes. For a watched run, `tool` is the trainer,
+    `task` the run's name, `knobs` the settings that the trainer sent, and `steps` is 0 if the total is unknown.
     """
 
     kind: str
@@ -105,7 +104,7 @@ class RunSpec:
 
     @property
     def of_task(self) -> dict[str, Value]:
-        """The task's own knobs that say which problems it has, and not how they are ordered or measured."""
+        """The task's own knobs that select its problems, without those that order or measure them."""
         return {knob.key: self.knobs[knob.key] for knob in self.task_row.knobs
                 if knob.key not in MEASURED and knob.key != ORDER.key}
 
@@ -118,22 +117,22 @@ class RunSpec:
         return re.sub(r"[^\w.-]+", "-", f"{self.algorithm}-{self.task[-60:]}")
 
     def caution(self) -> str:
-        """Why the run cannot come out well though it may be started, in a sentence; mostly empty."""
+        """The reason, as a sentence, why the run can start but is unlikely to learn well; usually empty."""
         named = self.kind_row.caution
         return str(resolve_name(named)(self)) if named else ""
 
     def goal(self) -> Goal:
-        """The sentence that says what the run learns. Raises LabError where its task cannot be made."""
+        """The sentence that says what the run learns. Raises LabError if its task cannot be made."""
         found: Goal = resolve_name(self.kind_row.goal)(self)
         return found
 
     def to_json(self) -> str:
         fields = {**vars(self)}
         if not self.parent:
-            del fields["twin"]  # so that the hash of what is no fork stays what it was, and its base model is found
+            del fields["twin"]  # so that specs without a parent keep their hash, and their base model is found
         for name in ("mix", "tool"):
             if not fields[name]:
-                del fields[name]  # the same of what is no mix, and of what the lab trains
+                del fields[name]  # likewise for specs without a mix, and for runs that the lab trains
         return json.dumps(fields, ensure_ascii=False, sort_keys=True)
 
     @staticmethod
@@ -200,7 +199,7 @@ def _filled(spec: RunSpec) -> RunSpec:
     if spec.kind == kinds.WATCH.key:  # it has the settings that its trainer sent
         return spec
     before = _before(spec.kind, spec.algorithm, spec.task, bool(spec.mix))
-    if spec.model in MODELS:  # they have no template: their runs of then are runs of today's default
+    if spec.model in MODELS:  # they have no template, so their old runs equal runs with today's default
         before = {**before, **{knob.key: knob.default for knob in PROMPT if knob.key in before}}
     missing = {key: value for key, value in before.items() if key not in spec.knobs}
     return replace(spec, knobs={**spec.knobs, **missing}) if missing else spec
@@ -208,7 +207,8 @@ def _filled(spec: RunSpec) -> RunSpec:
 
 @cache
 def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Value]:
-    """A run's knobs as they were before they came; none that this lab does not know, which is said where it is used."""
+    """The values of a run's knobs from before these knobs existed; empty if this lab does not know the algorithm or the
+    task, which is reported where they are used."""
     try:
         row = mixed.with_every_knob(algorithm) if mix else kinds.algorithm(algorithm, kind)
         return {knob.key: knob.default if knob.before is None else knob.before
@@ -220,7 +220,7 @@ def _before(kind: str, algorithm: str, task: str, mix: bool) -> Mapping[str, Val
 def knobs_of(row: Algorithm, task_row: Task, weights: str = pretrained.SCRATCH) -> tuple[Knob, ...]:
     """All knobs of a run: the algorithm's, with the task's defaults, then the task's own.
 
-    `weights` is how these are learnt (`weights_of`): pretrained ones have defaults of their own.
+    `weights` is the way in which the weights are trained (`weights_of`); pretrained weights have other defaults.
     """
     own = task_row.own(row.loop, row.key)
     of_row, of_task = (tuple(knob.with_default(own[knob.key]) if knob.key in own and not is_itself(knob) else knob
@@ -234,7 +234,7 @@ def weights_of(kind_row: Kind, model: str, knobs: Mapping[str, Any]) -> str:
 
 
 def steps_of(row: Algorithm, weights: str) -> int:
-    """The steps of a run where nothing is said; `weights` as for `knobs_of`."""
+    """The default number of steps of a run; `weights` as for `knobs_of`."""
     return row.steps if weights == pretrained.SCRATCH else pretrained.STEPS
 
 
@@ -262,13 +262,14 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
          knobs: Mapping[str, Any] | None = None, seed: int = 0, steps: int | None = None, device: str = "auto",
          threads: int = 1, data: str | None = None, parent: tuple[str, int] | None = None,
          twin: bool = True, mix: str = "", absent: bool = False) -> RunSpec:
-    """A validated spec with every knob present. `model` None is the usual one of the kind; with a `mix` it has all
-    knobs of its loop. The model and the teacher may be `absent` from this machine: such a run is only looked at. Raises
-    LabError for an unknown name, a value out of bounds, or settings that do not go together."""
+    """A validated spec with every knob present. `model` None is the default model of the kind. With a `mix` the spec
+    has all knobs of its loop. `absent`: the model and the teacher may be missing on this machine, because the run is
+    only looked at. Raises LabError for an unknown name, a value out of bounds, or settings that contradict each
+    other."""
     kind_row, row, task_row = kinds.kind(kind), _row(kind, algorithm_key, mix), kinds.task(task_key, kind)
     if not row.learns(task_row):
         if row.check:
-            resolve_name(row.check)(task_row, knobs or {})  # says why in words of its own
+            resolve_name(row.check)(task_row, knobs or {})  # raises LabError with its own reason
         fitting = [other.key for other in kind_row.algorithms.values() if other.learns(task_row)]
         why = ("whose completions have several turns" if task_row.has_turns else
                "whose answers have no steps to score" if task_row.verifiable else "which has no verifier")
@@ -292,7 +293,7 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
     checks.lora(row, model, filled)
     for named in filter(None, (kind_row.check, row.check)):
         resolve_name(named)(task_row, filled)
-    # A run may be taken up from another working directory: what it names must be found from anywhere.
+    # A run may be resumed from another working directory, so its paths must be absolute.
     data = str(path_of(Path(data).resolve())) if data else None
     model = str(path_of(Path(model).resolve())) if model not in MODELS and Path(model).is_dir() else model
     twin = twin or parent is None
@@ -300,7 +301,8 @@ def make(*, kind: str = "llm", algorithm_key: str, task_key: str, model: str | N
 
 
 def _checked(row: Algorithm, task: Task, knobs: dict[str, Value], absent: bool) -> dict[str, Value]:
-    """The knobs of a run, which fit each other, with the reward model and the teacher at their checkpoints."""
+    """The knobs of a run after a check that they fit each other. The names of the reward model and the teacher now have
+    their checkpoint steps."""
     check_together(row, knobs)
     check_pairs(task, knobs)
     check_turns(task, knobs)
@@ -365,8 +367,9 @@ def with_knob(spec: RunSpec, key: str, value: object) -> RunSpec:
 
 
 def with_knobs(spec: RunSpec, changes: Iterable[tuple[str, object]]) -> RunSpec:
-    """`spec` with knobs changed during the run, one after the other; only the outcome has to go together. Raises
-    LabError for an unknown knob, a bad value, a knob that needs a new run, or values that do not go together."""
+    """`spec` with knobs changed during the run, one after the other; only the result of all changes must be consistent.
+    Raises LabError for an unknown knob, a bad value, a knob that needs a new run, or values that contradict each
+    other."""
     known = {knob.key: knob for knob in knobs_of(spec.row, spec.task_row)}
     knobs = dict(spec.knobs)
     for key, value in changes:

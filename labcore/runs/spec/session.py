@@ -30,9 +30,9 @@ class Record:
     `tokens` and `env_steps` count from the start of the run. `samples` (groups of completions, or pairs) and
     `line` (the surrogates along θ_old → θ_new) are JSON-clean and not made at every step.
 
-    `look` makes those of (samples, line) that the record lacks, or None where the step has none, or kept too little
-    for it. It may be called until the session is asked for its next record, draws no random number of the session and
-    leaves its weights as they were. `notes` are sentences on how the engine had to go about this step.
+    `look` makes the samples and the line that the record lacks, as (samples, line), with None for those that the step
+    cannot give. It may be called until the session is asked for its next record; it draws no random number of the
+    session and leaves its weights unchanged. `notes` are sentences on how the engine computed this step.
     """
 
     step: int
@@ -51,8 +51,9 @@ class Record:
 class Session(Protocol):
     """See the module. `step` and `updates` are how many of each are complete, counted from the start of the run.
 
-    `knobs` are the values in use. The worker changes them in place, and only while `run` waits at a yield: those with
-    the effect "live" at any, the others between two batches. `finished_because` says, once `run` has returned, why.
+    `knobs` are the values in use. The worker changes them in place, and only while `run` waits at a yield: knobs with
+    the effect "live" at any yield, the others between two batches. After `run` has returned, `finished_because` is the
+    reason.
     """
 
     spec: RunSpec
@@ -63,32 +64,34 @@ class Session(Protocol):
 
     @staticmethod
     def start(spec: RunSpec, base_folder: Path | None = None, resume: Path | None = None) -> Session:
-        """The session of `spec`: on the weights in `base_folder` where it has a base model; `resume` is a checkpoint.
-        Raises LabError if the model, the data, the device or the checkpoint cannot be used."""
+        """The session of `spec`. It starts from the weights in `base_folder` if it has a base model, or from the
+        checkpoint `resume`. Raises LabError if the model, the data, the device or the checkpoint cannot be used."""
         ...
 
     def run(self) -> Iterator[Record | None]:
-        """Train to the end. Yields a Record after each step, and None wherever within one a live knob may change.
+        """Train to the end. Yields a Record after each step, and None wherever a live knob may change within a step.
         Raises Diverged if a number is not finite any more."""
         ...
 
     def save(self, folder: Path) -> None:
-        """Write a complete checkpoint into the empty `folder`, in `policy` what other programs load. At a Record."""
+        """Write a complete checkpoint into the empty `folder`; its folder `policy` holds the files that other programs
+        load. To be called at a Record."""
         ...
 
     def fork(self, spec: RunSpec) -> Session:
-        """The session of the fork `spec` of this run at this step. This one may be used up by it."""
+        """The session of the fork `spec` of this run at this step. This session may be unusable afterwards."""
         ...
 
 
 @runtime_checkable
 class Recorded(Protocol):
-    """A session that can be saved as it was at its last record, though a step is under way."""
+    """A session that can be saved as it was at its last record, even in the middle of a step."""
 
     moved: bool
 
     def as_recorded(self) -> AbstractContextManager[None]:
-        """Within it the session is as it was at its last record. Not where the step under way has `moved` weights."""
+        """Within this context the session is as it was at its last record. Not possible if the unfinished step has
+        already `moved` weights."""
         ...
 
 

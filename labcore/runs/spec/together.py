@@ -20,8 +20,8 @@ RANGES = (("length_low", "length_high"), ("band_low", "band_high"), ("cov_low", 
 
 
 def check_together(row: Algorithm, knobs: Mapping[str, Value]) -> None:
-    """Check the knobs that depend on each other, before a run and at every change of a knob. Raises LabError if the
-    settings do not go together; the message names the ones that would."""
+    """Check the knobs that depend on each other, before a run and at every change of a knob. Raises LabError if
+    settings contradict each other; the message names settings that do not."""
     _check_choices(row, knobs)
     _check_losses(row, knobs)
     _check_opponent(row, knobs)
@@ -67,7 +67,8 @@ def _check_ranges(knobs: Mapping[str, Value]) -> None:
 
 
 def _check_sampler(knobs: Mapping[str, Value]) -> None:
-    """Check that the weights for another sampler have bounds in order, and are of tokens in a surrogate's own ratio."""
+    """Check that the lower bound of the weights for another sampler is not above the upper one, and that the weights
+    are per token if the surrogate multiplies them into its own ratio."""
     cap, floor, mode = float(knobs["importance_cap"]), float(knobs["importance_floor"]), str(knobs["importance_mode"])
     if cap and floor > cap:
         raise LabError(f"`importance_floor` {floor:g} is above `importance_cap` {cap:g}, so no ratio is within them: "

@@ -18,7 +18,8 @@ def by_vllm(knobs: Mapping[str, Value]) -> bool:
 
 
 def fault(device: str) -> str:
-    """Why vLLM cannot sample on this machine's device ("cuda", "cpu", "mps"; "": unknown); empty where it can."""
+    """The reason, as a sentence, why vLLM cannot sample on this machine's device of the kind `device` ("cuda", "cpu",
+    "mps"; "": unknown); empty if it can."""
     if device and device not in DEVICES:
         return (f"vLLM samples on an NVIDIA GPU, and this run is on the device {device}: set rollouts to engine, or "
                 "run it on a machine with such a GPU.")

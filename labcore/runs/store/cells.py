@@ -19,7 +19,7 @@ from labcore.runs.store.rows import SEVERITIES, STATES, Garbled
 
 EXACT = 2**53  # whole numbers up to it are floats too
 MOST_DIGITS = 17  # of a whole number, its sign included
-LAST_SECOND = 253_402_300_799  # of the year 9999: no calendar of Python's goes on
+LAST_SECOND = 253_402_300_799  # of the year 9999, the last in Python's calendar
 
 
 class Cell(sa.TypeDecorator[Any]):

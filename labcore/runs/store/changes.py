@@ -84,7 +84,7 @@ def set_sweep(connection: sa.Connection, sweep: str, **values: Any) -> None:
 def _free_ids(connection: sa.Connection, specs: Sequence[RunSpec]) -> list[str]:
     """Names for runs that no other run has, and no folder."""
     ids: dict[int, str] = {}
-    for digits in count(2):  # of a sweep of thousands some meet: those get a longer name
+    for digits in count(2):  # in a sweep of thousands some ids are equal, and get a longer one
         ids |= {place: f"{spec.stem}-{token_hex(digits)}" for place, spec in enumerate(specs) if place not in ids}
         taken = set(connection.scalars(sa.select(runs.c.id).where(runs.c.id.in_([*ids.values()]))))
         free = {name: place for place, name in ids.items() if name not in taken and not run_folder(name).exists()}
@@ -99,7 +99,7 @@ def _numbers(connection: sa.Connection, many: int, sweep: str | None) -> Sequenc
 
     So the runs of a lesson or a sweep leave no gap in the numbers of those that are started one by one.
     """
-    first = next_number(connection, 0 if sweep else many)  # whoever adds to the same sweep now waits here
+    first = next_number(connection, 0 if sweep else many)  # another writer that adds to the same sweep waits here
     if sweep is None:
         return range(first, first + many)
     last = connection.scalar(sa.select(sa.func.min(runs.c.number)).where(runs.c.sweep == sweep)) or 0
@@ -107,10 +107,11 @@ def _numbers(connection: sa.Connection, many: int, sweep: str | None) -> Sequenc
 
 
 def next_number(connection: sa.Connection, many: int = 1) -> int:
-    """The first number of so many runs that are about to be added; no other run had or gets one meanwhile."""
+    """The first of `many` numbers for runs that are about to be added. No other run had one of them, or gets one while
+    this transaction lasts."""
     of_row = meta.c.key == "number"
-    last = connection.scalar(sa.select(meta.c.value).where(of_row).with_for_update())  # SQLite writes alone anyway
-    if not isinstance(last, str) or not _COUNT.fullmatch(last):  # somebody changed the store: it can be counted again
+    last = connection.scalar(sa.select(meta.c.value).where(of_row).with_for_update())  # SQLite has one writer at a time
+    if not isinstance(last, str) or not _COUNT.fullmatch(last):  # the store was edited by hand: count again
         last = max(connection.scalar(sa.select(sa.func.max(runs.c.number))) or 0, 0)
         connection.execute(meta.delete().where(of_row))
         connection.execute(meta.insert(), {"key": "number", "value": str(last)})
@@ -129,7 +130,7 @@ def known(connection: sa.Connection, run_id: str, in_trash: bool = False) -> str
 
 
 def markable(connection: sa.Connection, name: str, in_trash: bool = False) -> str | None:
-    """As `known`; None for imported metrics, of which the store has the marks alone."""
+    """As `known`, but None for imported metrics, of which the store has only the marks."""
     if not is_import(name) or state(connection, name) is not None:
         return known(connection, name, in_trash)
     if not in_trash:
@@ -230,7 +231,7 @@ def claim(connection: sa.Connection, run_id: str, owner: Owner) -> bool:
 
 
 def move(connection: sa.Connection, run_id: str, state: str, message: str) -> None:
-    """Set the state; at an ending also let go of the process and refuse commands that no worker will take."""
+    """Set the state. At the end of a run also clear its process, and refuse commands that no worker will apply."""
     values: dict[str, Any] = {"state": state, "message": message}
     if state in ENDED:
         now = time.time()

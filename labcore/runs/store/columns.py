@@ -1,7 +1,7 @@
 """A run's rows as columns: from the store, and for long runs from a file beside their checkpoints.
 
 Ten thousand rows of JSON take a tenth of a second to read. A worker leaves a file at a run's end, and deletes it when
-the run is resumed. What came after its last step is read from the store, and without a file everything is.
+the run is resumed. Rows after its last step are read from the store, and without a file all rows are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def keep(store: Store, run_id: str) -> None:
 
 
 def forget(run_id: str) -> None:
-    """Delete the file of a run that is resumed: it may be so from an older state of the store."""
+    """Delete the file of a run that is resumed, because it may come from an older state of the store."""
     (run_folder(run_id) / FILE).unlink(missing_ok=True)
 
 
@@ -70,7 +70,7 @@ def _kept(run: RunRow, after: int, keys: Sequence[str]) -> tuple[frozenset[str],
         with safe_open(storage.fetch(run_folder(run.id) / FILE), framework="numpy") as file:
             names = frozenset(file.keys())
             found = {key: file.get_tensor(key) for key in keys if key in names}
-    except (LabError, OSError, SafetensorError):  # none, or one that cannot be had: the store has it all
+    except (LabError, OSError, SafetensorError):  # no file, or an unusable one; the store has all rows
         return frozenset(), {}
     steps = found.get("step", np.empty(0))
     if not steps.size or steps[-1] > run.step:  # of another state of the store

@@ -20,8 +20,8 @@ Row = sa.Row[*tuple[Any, ...]]
 
 
 class Database:
-    """Opened at `url`, else at `RL_LAB_STORE`, else as SQLite in the lab's folder; brought up to this version. A lab
-    that is shared for reading opens it as it is, and refuses every write; with `reads` any lab opens it as it is.
+    """Opened at `url`, else at `RL_LAB_STORE`, else as SQLite in the lab's folder; migrated to this version. A lab that
+    is shared for reading opens it without a migration and refuses every write; with `reads` any lab does.
 
     Raises LabError where the database cannot be used; the message says what to do.
     """

@@ -2,7 +2,7 @@
 
 On every database a read sees one snapshot, and writers take turns: what a write has read still holds when it commits,
 and ids are committed in order. A write whose `turn` is `BESIDE` changes the rows of one run alone, whose row it locks
-first; where the database can, such writes go beside each other, and none goes beside a write that is `ALONE`.
+first; if the database supports it, such writes run at the same time, but never together with a write that is `ALONE`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ALONE, BESIDE = "alone", "beside"
 
 
 class Dialect:
-    """A database of which nothing is known, and what the known ones have in common."""
+    """The behaviour that all known databases share, and the one used for unknown databases."""
 
     def options(self) -> dict[str, Any]:
-        """Of its engine."""
+        """The options of its engine."""
         return {}
 
     def check_there(self, url: sa.URL) -> None:
-        """Raises LabError where opening the database would make it."""
+        """Check that the database exists. Raises LabError if opening it would create it."""
 
     def connect(self, raw: Any, reads: bool) -> None:
         """A connection of the driver was opened; one that only `reads` writes nothing."""
@@ -43,11 +43,11 @@ class Dialect:
         """A transaction begins."""
 
     def file(self, connection: sa.Connection) -> str | None:
-        """The file that is the database, where one is."""
+        """The file of the database, if it is one."""
         return None
 
     def damage(self, connection: sa.Connection) -> str | None:
-        """The damage of the database, looked for in all of it; None where it looks after that by itself."""
+        """The damage of the database, after a check of all of it; None if the database checks itself."""
         return None
 
     def picked(self, keys: Sequence[str]) -> list[sa.ColumnElement[Any]] | None:
@@ -142,7 +142,7 @@ def of(connection: sa.Connection) -> Dialect:
 
 def open_engine(url: str, reads: bool = False) -> sa.Engine:
     """An engine on `url`; one that only `reads` neither makes the database nor writes to it. Raises LabError if the URL
-    is none, its driver is missing, or the database cannot be opened, or is to be read and not there."""
+    is invalid, its driver is missing, the database cannot be opened, or it does not exist and is only to be read."""
     try:
         dialect = _DIALECTS.get(sa.make_url(url).get_backend_name(), _OTHER)
         engine = sa.create_engine(url, **dialect.options())

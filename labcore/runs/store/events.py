@@ -59,8 +59,8 @@ class Controls(Database):
     """See the module."""
 
     def ask(self, run_id: str, command: str, payload: Mapping[str, Any] | None = None) -> int:
-        """Ask something of a run: pause, resume, step, stop, or set {knob, value}. Returns the control's id. Of a stop
-        the payload may say `why`, in a sentence, and that it is `early` stopping that asks.
+        """Request a control of a run: pause, resume, step, stop, or set {knob, value}. Returns the control's id. The
+        payload of a stop may have `why`, a sentence, and `early`, if early stopping requests it.
 
         A queued run is stopped on the spot; everything else waits for the worker, which applies it in order. Raises
         LabError if there is no such command, or the run has ended.
@@ -97,8 +97,8 @@ class Controls(Database):
 
     def settle(self, control_id: int, step: int, refused: str | None = None, *, superseded: bool = False,
                log: tuple[str, dict[str, Any]] | None = None) -> None:
-        """Note what became of a control, with an event `log` (kind, payload) in the same transaction. Raises NotOwner
-        if its run belongs to another process, for which the control is."""
+        """Note the result of a control, with an event `log` (kind, payload) in the same transaction. Raises NotOwner if
+        the run belongs to another process, which has to apply the control."""
         state = "refused" if refused else "superseded" if superseded else "applied"
         with self._writing() as connection:
             run_id = connection.execute(sa.select(controls.c.run_id).where(controls.c.id == control_id)).scalar_one()
@@ -109,7 +109,7 @@ class Controls(Database):
                 changes.log(connection, run_id, *log, step)
 
     def controls(self, run_id: str) -> list[Control]:
-        """Everything that was ever asked of the run, and what became of it."""
+        """All controls ever requested of the run, with their results."""
         names = Control.__dataclass_fields__
         query = sa.select(*(controls.c[name] for name in names)).where(
             controls.c.run_id == run_id).order_by(controls.c.id)
@@ -150,7 +150,8 @@ class EarlyStopping(Database):
                 for row in connection.execute(query.order_by(events.c.id))]
 
     def decide(self, sweep: str, turn: int, run_id: str, step: int, payload: Mapping[str, Any]) -> Decision | None:
-        """Note a decision; None where it does not know of others: there are more than `turn` already."""
+        """Note a decision. Returns None if the sweep no longer has `turn` decisions, because this one was then made
+        without knowing all others."""
         mine = sweeps.update().where(sweeps.c.id == sweep, sweeps.c.decisions == turn)
         with self._writing() as connection:
             if not connection.execute(mine, {"decisions": turn + 1}).rowcount:

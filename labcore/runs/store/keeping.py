@@ -100,7 +100,7 @@ class Keeping(Database):
 
     def trash(self, names: Iterable[str]) -> None:
         """Put ended or queued runs and imported metrics into the trash: all or none. A queued run is stopped. Raises
-        LabError if a worker has one, or one is not there."""
+        LabError if a worker has one of the runs, or one does not exist."""
         with self._writing() as connection:
             for name in names:
                 changes.trash(connection, name)
@@ -120,15 +120,16 @@ class Keeping(Database):
 
     def delete(self, name: str) -> None:
         """Delete an ended or queued run, or imported metrics, for good: rows and folder. Raises LabError if a worker
-        has the run, or it is not there."""
+        has the run, or it does not exist."""
         with self._writing() as connection:
             changes.forget(connection, name)
         _remove(name)
 
     def purge(self, before: float, names: Iterable[str] | None = None) -> list[str]:
-        """Delete for good what has been in the trash since `before`, a unix time, or longer: of `names`, or all of it.
+        """Delete for good the runs that have been in the trash since `before`, a unix time, or longer: among `names`,
+        or all.
 
-        Returns what went. What was restored, or deleted again, after somebody listed it stays.
+        Returns the deleted names. A run that was restored, or deleted again, after the trash was listed stays.
         """
         with self._reading() as connection:
             if not changes.trashed_since(connection, before):
@@ -154,7 +155,8 @@ class Keeping(Database):
             yield changes.files(connection)
 
     def summaries(self, names: Sequence[str] | None = None) -> dict[str, str]:
-        """The summaries that `keep_summaries` stored of each run, or of those of `names`; in the trash as well."""
+        """The summaries that `keep_summaries` stored, of every run or of the runs `names`, including runs in the
+        trash."""
         query = sa.select(runs.c.id, runs.c.summary).where(runs.c.summary.is_not(None))
         with self._reading() as connection:
             found = connection.execute(query if names is None else query.where(runs.c.id.in_(names)))

@@ -20,8 +20,8 @@ VERSIONS = tuple(map(str, range(1, int(VERSION) + 1)))
 
 
 def prepare(connection: sa.Connection, url: str) -> None:
-    """Have the tables of this version. Runs inside a write transaction. Raises LabError if the store is of a version
-    that this lab does not know, or has lost a table."""
+    """Create the tables of this version, or migrate older ones to it. Runs inside a write transaction. Raises LabError
+    if the store has a version that this lab does not know, or has lost a table."""
     found = _version(connection, url)
     if found is None:
         metadata.create_all(connection, checkfirst=False)
@@ -33,8 +33,8 @@ def prepare(connection: sa.Connection, url: str) -> None:
 
 
 def check(connection: sa.Connection, url: str) -> None:
-    """Check that a store which is only to be read has the tables of this version. Raises LabError as `prepare`; or if
-    it is empty, or of an earlier version."""
+    """Check that a store which is only to be read has the tables of this version. Raises LabError as `prepare`, or if
+    the store is empty or has an earlier version."""
     found = _version(connection, url)
     if found != VERSION:
         what = "holds no lab yet" if found is None else "is of an earlier version of the lab"

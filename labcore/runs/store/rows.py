@@ -22,9 +22,9 @@ MOVES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(ENDED, ()),  # only a resume leads out of an ending
 }
 
-COUNTERS = ("step", "tokens", "env_steps", "seconds")  # what every step counts, beside its metrics
+COUNTERS = ("step", "tokens", "env_steps", "seconds")  # counters of every step, beside its metrics
 NO_PLACE = "waiting for a free place"
-Severity = Literal["problem", "warning", "note"]  # of what the doctor says
+Severity = Literal["problem", "warning", "note"]  # of the doctor's findings
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # the most severe first
 # Projects that the lab gives to runs of its own: lists leave these runs out unless they are asked for.
 LESSONS, STUDIES = "Lessons", "Studies"
@@ -47,7 +47,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
 
 
 class Garbled(Exception):
-    """A row holds what the lab never wrote. The message says which, in a few words."""
+    """A row holds a value that the lab never wrote. The message names it in a few words."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class RunRow:
 
     `base` is the id of the SFT run that made its base model, `sweep` that of the sweep it is part of, if there is one.
     `number` counts the lab's runs in the order in which they were made; below 0 it is the place in its sweep. `asked`
-    is a command that its worker has not obeyed yet. `places` is how many the lab has, all of which others hold while it
-    waits for one; `stops_early` says that early stopping asked it to stop. The last five are its `Marks`.
+    is a command that its worker has not applied yet. `places` is the number of places in the lab, all of which other
+    runs hold while it waits; `stops_early` means that early stopping asked it to stop. The last five are its `Marks`.
     """
 
     id: str
@@ -103,7 +103,7 @@ class RunRow:
 
     @property
     def crowded_out(self) -> bool:
-        """True if it waits since as many runs as may are going or paused."""
+        """True if it waits because as many runs as allowed are running or paused."""
         return self.state == "queued" and self.places is not None
 
     @property
@@ -146,7 +146,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class Control:
-    """Something asked of a run. `state`: asked, applied, refused (with the reason), or superseded by a later one."""
+    """A control requested of a run. `state`: asked, applied, refused (with the reason), or superseded by a later
+    one."""
 
     id: int
     command: str

@@ -37,9 +37,9 @@ runs = sa.Table(
     sa.Column("base", Name(MOST_NAME)),
     sa.Column("parent", Name(MOST_NAME)),  # since version 2: the run that it is a fork of
     sa.Column("sweep", Name(MOST_NAME)),  # since version 2: the sweep that it is part of
-    sa.Column("digest", Words, key="summary"),  # since version 3: what a list shows of it
+    sa.Column("digest", Words, key="summary"),  # since version 3: its summary for lists
     sa.Column("number", Number),  # since version 5: counts the lab's runs as they are made
-    sa.Column("places", Whole),  # since version 9: it waits for one of so many
+    sa.Column("places", Whole),  # since version 9: the number of places, for one of which it waits
     sa.Column("stops_early", sa.Boolean),  # since version 9: early stopping asked it to stop
 )
 
@@ -57,8 +57,8 @@ sweeps = sa.Table(  # since version 7; a sweep without a row has neither name no
     sa.Column("id", Name(MOST_NAME), primary_key=True),
     sa.Column("halving", Words, nullable=False),  # how its runs are stopped early; empty where they are not
     sa.Column("decisions", Whole, nullable=False, default=0),  # how many were made
-    sa.Column("fault", Words),  # since version 8: why nobody decides
-    sa.Column("name", Words),  # since version 10: what its owner calls it
+    sa.Column("fault", Words),  # since version 8: why early stopping does not work
+    sa.Column("name", Words),  # since version 10: the name that its owner gave it
 )
 
 steps = sa.Table(

@@ -64,7 +64,7 @@ class Steps(Database):
     """See the module."""
 
     def append(self, run_id: str, record: Record, seconds: float) -> bool:
-        """Commit one step. False where that step is there already; then it stays as it is.
+        """Commit one step. Returns False if the step exists already; then it stays as it is.
 
         Raises:
             NotOwner: the run belongs to another process.
@@ -80,7 +80,7 @@ class Steps(Database):
             return self._append(values)
         except NotOwner:
             raise
-        except LabError:  # the store was busy, say: what is lost with the run took longer than to try once more
+        except LabError:  # the store was busy, for example; a second try costs less than a lost run
             return self._append(values)
 
     def _append(self, values: Mapping[str, Any]) -> bool:

@@ -1,9 +1,9 @@
 """The store: every run, its steps, its events and the controls asked of it, in one database.
 
 SQLite in WAL mode by default, PostgreSQL by `RL_LAB_STORE` (`dialects` says where they differ). Every change is one
-transaction, and a step is never overwritten. A run belongs to the process that claimed it: a worker that was given up
-cannot write over its successor. A deleted run is in the trash, where no list shows it and nothing can be asked of it,
-until it is restored or purged.
+transaction, and a step is never overwritten. A run belongs to the process that claimed it: a worker that lost its run
+cannot overwrite the data of its successor. A deleted run is in the trash, where no list shows it and nothing can be
+asked of it, until it is restored or purged.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
                project: str = "") -> str:
         """Add a run. It is queued for a supervisor, or where `mine` is set "starting" in this very process.
 
-        A fork takes along what it starts from; one that is started before it has, finds that at its parent's. `sweep`
-        is the id of the sweep that the run is part of. `warm_up`: SFT of its base model is to be run and seen even
-        where there is one; no part of the spec, since the base is the same. `project` is its label. Raises LabError if
-        the user's file that it needs was deleted by a clean-up.
+        A fork copies the checkpoint that it starts from; a fork that starts before it has copied it reads its parent's.
+        `sweep` is the id of the sweep that the run is part of. `warm_up`: run SFT of its base model, with its charts,
+        even if that base exists; this is no part of the spec, since the base is the same. `project` is its label.
+        Raises LabError if the user's file that it needs was deleted by a clean-up.
         """
         return self.create_all([spec], mine, sweep, warm_up, project=project)[0]
 
@@ -218,8 +218,8 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
 
     def set_state(self, run_id: str, state: str, message: str = "", *,
                   log: tuple[str, dict[str, Any]] | None = None) -> None:
-        """Move the run to `state`, with an event `log` (kind, payload) in the same transaction. Raises LabError if the
-        run cannot go there from its state, or belongs to another process."""
+        """Move the run to `state`, with an event `log` (kind, payload) in the same transaction. Raises LabError if
+        `state` cannot follow the run's present state, or the run belongs to another process."""
         with self._writing() as connection:
             before = changes.known(connection, run_id)
             if state != before and (state not in STATES or state not in MOVES[before]):
@@ -233,7 +233,7 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
                 changes.log(connection, run_id, *log, changes.step(connection, run_id))
 
     def set_message(self, run_id: str, message: str) -> None:
-        """Say what the run is doing or waiting for. Writes only where the message is a new one. Raises NotOwner if the
+        """Set the message on what the run is doing or waiting for. Writes only a new message. Raises NotOwner if the
         run belongs to another process."""
         with self._writing_rows() as connection:
             changes.check_owner(connection, run_id)
@@ -241,8 +241,8 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
                                {"message": message})
 
     def set_waiting(self, waiting: Mapping[str, str | int]) -> None:
-        """Say what queued runs wait for: a sentence, or one of so many places, all of which others hold. A look at what
-        they say now, and one write where any of it is new."""
+        """Set the reason why each queued run waits: a sentence, or the number of places, all of which other runs hold.
+        Reads the present reasons, and writes once if one is new."""
         query = sa.select(runs.c.id, runs.c.message, runs.c.places).where(runs.c.state == "queued")
         with self._reading() as connection:
             there = {row.id: (row.message, row.places) for row in connection.execute(query)} if waiting else {}
@@ -262,7 +262,7 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
             changes.log(connection, run_id, "sft", {"base": base, "cached": cached}, 0)
 
     def beat(self, run_id: str) -> bool:
-        """Show that this process, which has the run, lives. False where it has it no longer."""
+        """Set the heartbeat of a run that this process has. Returns False if the process does not have it any more."""
         mine = runs.c.state.in_(GOING), runs.c.pid == os.getpid(), runs.c.host == platform.node()
         with self._writing_rows() as connection:
             return connection.execute(runs.update().where(runs.c.id == run_id, *mine),
@@ -276,7 +276,7 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
     def reconcile(self) -> list[str]:
         """Mark the runs whose process is gone as interrupted; return their ids. Queued runs stay queued.
 
-        A lab that is shared for reading leaves that to those that write.
+        A lab that is shared for reading leaves this to labs that write.
         """
         if read_only():
             return []
@@ -296,13 +296,14 @@ class Store(Steps, Events, Controls, Keeping, EarlyStopping, Watched):
         return [run_id for run_id in mine if self._interrupt(run_id, pid, why)]
 
     def give_up(self, run_id: str, message: str, started: float | None) -> None:
-        """Fail a run that is still queued although a worker was started for it, when `queued` said `started` of it.
+        """Fail a run that is still queued although a worker was started for it; `started` is the value of `queued` at
+        that time.
 
-        A run that was taken since then stays: others saw its worker die, and have queued it again.
+        A run that another process has taken since then stays, because its worker died and it was queued again.
         """
         with self._writing() as connection:
             row = connection.execute(sa.select(runs.c.state, runs.c.started).where(runs.c.id == run_id)).first()
-            if row and row.state == "queued" and row.started == started:  # no clocks: those of two hosts differ
+            if row and row.state == "queued" and row.started == started:  # no clocks, which differ between hosts
                 changes.move(connection, run_id, "failed", message)
                 changes.log(connection, run_id, "failed", {"text": message}, changes.step(connection, run_id))
 

@@ -116,7 +116,7 @@ def _kept(run: RunRow) -> list[Step]:
         with safe_open(storage.fetch(run_folder(run.id) / FILE), framework="numpy") as file:
             names = json.loads((file.metadata() or {})["metrics"])
             columns = file.get_tensor("rows")
-    except (LabError, OSError, SafetensorError, KeyError, ValueError, TypeError):  # none, or one that cannot be had
+    except (LabError, OSError, SafetensorError, KeyError, ValueError, TypeError):  # no file, or an unusable one
         return []
     if columns.ndim != 2 or len(columns) != _COUNTERS + len(names) or not columns.size or columns[0, -1] > run.step:
         return []  # of another state of the store

@@ -108,7 +108,8 @@ class Watched(Database):
 
     @contextmanager
     def taking(self, name: str) -> Iterator[Taking]:
-        """Open a transaction for the watched folder `name`. Raises LabError if the disk is full, for example."""
+        """Open a transaction for the watched folder `name`. Raises LabError if the store cannot be written, for example
+        because the disk is full."""
         with self._writing() as connection:
             text = connection.scalar(sa.select(watched.c.place).where(watched.c.id == name))
             taking = Taking(connection, _place(text))

@@ -15,7 +15,8 @@ _MODELS = ("model", "model_name_or_path", "actor_rollout_ref.model.path", "actor
 
 
 class Elsewhere:
-    """The `Session` of a watched run. Each method that starts or changes it raises: the lab does not train it."""
+    """The `Session` of a watched run. Every method that would start or change the run raises, because the lab does not
+    train it."""
 
     def __init__(self, spec: RunSpec):
         self.spec, self.knobs, self.step, self.updates, self.finished_because = spec, dict(spec.knobs), 0, 0, ""

@@ -27,7 +27,8 @@ _NAME = re.compile(r"(?P<time>\d{1,20})-(?P<writer>\w{1,40})-(?P<number>\d{1,9})
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the file `file` that ends at the byte `end`. `said` is its object, `fault` its error if any."""
+    """A line of the file `file` that ends at the byte `end`. `said` is its object; `fault` is the error if the line is
+    invalid."""
 
     file: str
     writer: str

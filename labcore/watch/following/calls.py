@@ -35,7 +35,7 @@ class Completions:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Completions of a step, read only when they are sent, because they are large. `done` is called afterwards."""
+    """Completions of a step. They are large, so they are read only when they are sent. `done` is called afterwards."""
 
     step: int
     read: Callable[[], Completions]

@@ -264,7 +264,7 @@ def _calls(reader: Reader, settled: bool) -> Iterator[Call]:
 
 
 def _beside(new: _New) -> set[str]:
-    """The runs that a file may belong to: without a run of its own it may belong to that of its folder."""
+    """The runs to which a file may belong: its own run and, in some layouts, the run of its folder."""
     return {new.run, new.run.rpartition("/")[0]} if new.layout.patience else {new.run}
 
 

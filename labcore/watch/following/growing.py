@@ -75,7 +75,8 @@ def _sum(file: BinaryIO, start: int, count: int) -> int:
 
 
 def open_at(path: Path, place: Place) -> tuple[BinaryIO, bool]:
-    """Open the file; say whether it is the one read up to `place`. Raises LabError if it is unreadable."""
+    """Open the file. Also returns whether it is still the file that was read up to `place`. Raises LabError if it
+    cannot be read."""
     with opened(path) as file:
         copy = os.fdopen(os.dup(file.fileno()), "rb")
     return copy, place.went_on(copy)

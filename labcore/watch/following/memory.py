@@ -19,7 +19,8 @@ _FORMAT = 1
 
 
 class Kept:
-    """The saved state of one folder. Raises LabError if another process follows it, or the state is damaged."""
+    """The saved state of one folder. Raises LabError if another process follows the folder, or the saved state is
+    damaged."""
 
     def __init__(self, folder: Path):
         digest = hashlib.sha256(str(folder.absolute()).encode("utf-8", "surrogateescape")).hexdigest()[:16]

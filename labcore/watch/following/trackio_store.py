@@ -21,7 +21,8 @@ _WORDS = {"NaN", "Infinity", "-Infinity"}  # in trackio.utils.serialize_values
 
 
 class TrackioStore(Reader):
-    """Reads the rows after the last one read. If that has changed, the file is read from the start."""
+    """Reads the rows after the last one read. If that row has changed, the file was replaced, so it is read from the
+    start."""
 
     def look(self, settled: bool) -> Iterator[Call]:
         """New settings and rows of every run in the file."""

@@ -1,4 +1,4 @@
-"""The picture of a policy over a plane: what the networks say at each of its places."""
+"""The picture of a policy over a plane: the networks' outputs at each of its points."""
 
 import pytest
 import torch

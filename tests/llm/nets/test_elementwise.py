@@ -1,4 +1,4 @@
-"""The norm and the gate are torch's own, and so are their gradients."""
+"""The norm and the gate, and their gradients, equal torch's own."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from labcore.llm.nets.elementwise import rms_norm, swiglu
 
-EPS = 0.3  # so large that a result without it is another one
+EPS = 0.3  # so large that a result without it differs
 
 
 def normed(x, scale):

@@ -1,1 +1,2 @@
-"""The Sweep view of a sweep that is too large for a chart of each setting: the best, each knob's effect, a ranking."""
+"""The Sweep view of a sweep too large for a chart of each setting: the best setting, each knob's effect and a
+ranking."""

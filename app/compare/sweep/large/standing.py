@@ -111,7 +111,8 @@ def _against(now: Standing, whole: Sequence[Setting]) -> str:
 
 
 def shown(now: Standing, setting: Setting) -> str:
-    """The number of a setting as HTML: a mean with its interval. Finished runs alone have none: they are better."""
+    """The number of a setting as HTML: a mean with its interval. If some of its runs did not finish, the mean of the
+    others has no interval, because the finished runs are the better ones."""
     if setting.mean is None:
         return NONE
     if setting.whole:

@@ -36,12 +36,12 @@ POINTS = 240  # of a curve
 
 
 def fits(place: Place, sources: Sequence[Source]) -> bool:
-    """Whether a sweep is looked at that is too large for the other views."""
+    """True if the page shows a sweep that is too large for the other views."""
     return bool(place.sweep) and len(sources) > LARGE
 
 
 def show(place: Place, sources: Sequence[Source], said: Sequence[str]) -> None:
-    """The whole page; `said` are sentences on what of the link cannot be."""
+    """The whole page; `said` are sentences on the parts of the link that do not fit."""
     rows = [source for source in sources if isinstance(source, RunRow)]
     for sentence in said:
         st.warning(literal(sentence), icon=":material/error:")
@@ -217,7 +217,8 @@ def _curves(place: Place, now: Standing, kind: str) -> None:
 
 
 def _with_band(setting: Setting, lines: Lines) -> Lines:
-    """The lines of a setting; where some runs did not finish there is no band, since the others are the better ones."""
+    """The lines of a setting with their band. If some runs did not finish there is no band, because the others are the
+    better ones."""
     return lines if setting.whole else {key: line for key, line in lines.items() if line["kind"] != "band"}
 
 

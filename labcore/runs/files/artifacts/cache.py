@@ -1,8 +1,8 @@
 """Bound the disk space of a home that has an object store: the files used longest ago are deleted once the store has
 them.
 
-Only published files are deleted, never those of a queued or running run or those used within the last hour, even where
-the bound is passed. The small files of a run stay.
+Only published files are deleted, never those of a queued or running run or those used within the last hour, even if the
+limit is exceeded. The small files of a run stay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from labcore.runs.files.paths import CHECKPOINTS, PICTURES, START, home
 from labcore.runs.files.removal import remove
 from labcore.runs.files.storage import CACHE_GB, CACHE_VARIABLE, Damaged
 
-USED_SECONDS = 3600.0  # who took something may be reading it for as long
+USED_SECONDS = 3600.0  # a process may read a file for this long after fetching it
 LOOK_SECONDS = 60.0  # between two looks at the whole home: runs may end every second
 
 
@@ -56,10 +56,11 @@ def limit() -> float:
 
 
 def trim(going: Callable[[], Container[str]]) -> int:
-    """Delete what is beyond the bound; the bytes that went. `going()` are the runs that a process has or will have.
+    """Delete published files until the cache is within its limit. Returns the bytes that were deleted. `going()` are
+    the runs that a process has or will have; their files stay.
 
-    Does nothing where somebody looked within the last minute. Raises LabError if the store is away, or the bound is no
-    number.
+    Does nothing if another process looked within the last minute. Raises LabError if the store is away, or the limit is
+    not a number above 0.
     """
     try:
         with FileLock(changes.lock("trim"), timeout=0):
@@ -78,7 +79,7 @@ def _trim(store: ObjectStore, most: float, going: Callable[[], Container[str]]) 
         if each.unit not in live and _published(store, each.unit) and _drop(each.path):
             freed += each.size
     with suppress(OSError):
-        remove(_dropped())  # also what a killed process left
+        remove(_dropped())  # also folders that a killed process left
     return freed
 
 

@@ -36,7 +36,7 @@ def set_published(unit: str, store_id: str) -> None:
 
 
 def set_changed(unit: str) -> None:
-    """Note that a unit is, or is about to be, another one here than in the store."""
+    """Note that a unit here is different from the one in the store, or is about to be."""
     _published(unit).unlink(missing_ok=True)
 
 
@@ -53,7 +53,7 @@ def forget(thing: str) -> None:
 
 
 def forgotten(thing: str) -> None:
-    """Note that it is deleted there."""
+    """Note that a thing has been deleted in the store."""
     (_folder("forgotten") / _name(thing)).unlink(missing_ok=True)
 
 
@@ -93,19 +93,19 @@ def subscribe(listener: Listener) -> None:
 
 
 def unsubscribe(listener: Listener) -> None:
-    """Call it no longer."""
+    """Stop calling `listener`."""
     _listeners.remove(listener)
 
 
 def changed(path: Path, marked: Container[int] = ()) -> None:
-    """The file or folder at `path` is about to be another one, or is. `marked`: see `checkpoints.prune`."""
+    """Report that the file or folder at `path` has changed, or is about to. `marked`: see `checkpoints.prune`."""
     if unit := units.unit_with(path):
         set_changed(unit)
         notify(unit, marked)
 
 
 def notify(unit: str, marked: Container[int] = ()) -> bool:
-    """Say it of a unit; whether anybody hears it in this process."""
+    """Report a change of a unit. Returns whether any listener in this process received it."""
     for listener in _listeners:
         listener(unit, marked)
     return bool(_listeners)

@@ -1,6 +1,7 @@
 """Delete in the object store what was deleted here for good: at once, or when the store can be reached.
 
-A note in the home says what is to go until it is gone, so neither a store that is away nor a killed process leaves it.
+A note in the home names each thing until it is deleted, so that nothing is left behind if the store is away or a
+process is killed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from labcore.runs.files.storage import Away
 
 
 def deleted(path: Path) -> None:
-    """The run or the thing at `path` is deleted for good. Raises LabError if the setting cannot be used."""
+    """Note that the run or the thing at `path` has been deleted for good, and delete its published files. Raises
+    LabError if the setting of the object store cannot be used."""
     thing, unit = units.place(path), units.unit_with(path)
     store = object_store.opened()
     if not (thing and unit):
@@ -31,13 +33,14 @@ def deleted(path: Path) -> None:
 
 
 def clear(store: ObjectStore) -> list[str]:
-    """Delete in the store what was deleted here; what that was. Raises LabError where the store is away."""
+    """Delete in the store everything that was deleted here. Returns the deleted things. Raises LabError if the store is
+    away."""
     if not changes.to_forget():
         return []
-    with FileLock(changes.lock("forget")):  # what is made again under the same name waits for this
+    with FileLock(changes.lock("forget")):  # a thing that is made again under the same name waits for this
         gone = changes.to_forget()
         for thing in gone:
-            with FileLock(changes.lock_of(units.unit_with(units.folder(thing)) or thing)):  # after who publishes it
+            with FileLock(changes.lock_of(units.unit_with(units.folder(thing)) or thing)):  # after its publisher
                 store.delete_folder(thing, first=manifest.NAME)
             changes.forgotten(thing)
     return gone

@@ -1,7 +1,8 @@
-"""Fetch what this home lacks. Sizes and hashes are checked before a file gets its name; what is damaged is not used.
+"""Fetch files that this home lacks. Sizes and hashes are checked before a file gets its name; a damaged file is not
+used.
 
-What is here is used as it is. A store that is away is asked again after some seconds; until then nothing but what is
-here is listed, and what is wanted of it is an error in words.
+Files that are here are used as they are. A store that is away is asked again after some seconds; until then only files
+that are here are listed, and a request for any other file fails with a LabError.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from labcore.runs.files.artifacts.object_store import ObjectStore, each
 from labcore.runs.files.paths import CHECKPOINTS, LOG, PICTURES, START, VERSIONS, is_checkpoint
 from labcore.runs.files.storage import Away, Damaged
 
-FRESH_SECONDS = 2.0  # how long what the store has counts: pages ask many times in a second
+FRESH_SECONDS = 2.0  # how long an answer of the store is valid: pages ask many times in a second
 AWAY_SECONDS = 10.0
 _KEPT = 1000  # answers
 _lock = threading.Lock()
@@ -55,7 +56,7 @@ def there(path: Path | str, *, sure: bool = False) -> bool:
         return True
     path = _in_this_home(path)
     thing, loose = units.whole_with(path), units.loose_with(path)
-    if thing and units.folder(thing).exists():  # whole, but for what somebody took out of it
+    if thing and units.folder(thing).exists():  # complete, unless somebody removed a file
         return path.exists()
     try:
         if thing:
@@ -121,7 +122,7 @@ def bring_log(run: str) -> Path:
 
 
 def forget_answers() -> None:
-    """Ask the store anew, whatever it has just said."""
+    """Forget the store's recent answers, so that it is asked anew."""
     with _lock:
         _answers.clear()
         _away.clear()

@@ -1,4 +1,5 @@
-"""Manifests: of each published thing the names, sizes and SHA-256 of its files. What has none is not there.
+"""Manifests: of each published thing the names, sizes and SHA-256 of its files. A thing without a manifest does not
+exist.
 
 The files lie beside it in the store, each under its hash. The manifest is written when all of them are there, and
 deleted before they are.
@@ -49,7 +50,8 @@ def of_bytes(content: bytes) -> File:
 
 
 def read(store: ObjectStore, thing: str) -> Manifest | None:
-    """The manifest of a thing; None if it is not published. Raises LabError if the store is away, or it is damaged."""
+    """The manifest of a thing; None if it is not published. Raises LabError if the store is away, or the manifest is
+    damaged."""
     content = store.get(f"{thing}/{NAME}")
     if content is None:
         return None
@@ -69,7 +71,7 @@ def _possible(file: File) -> bool:
 
 
 def write(store: ObjectStore, thing: str, files: Mapping[str, File]) -> None:
-    """Say that a thing is there: from now on it is."""
+    """Write the manifest of a thing. From now on the thing exists in the store."""
     text = json.dumps({"format": FORMAT, "files": {name: asdict(files[name]) for name in sorted(files)}},
                       ensure_ascii=False)
     store.put(f"{thing}/{NAME}", text.encode())

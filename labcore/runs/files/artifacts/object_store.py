@@ -1,10 +1,10 @@
 """The object store that `RL_LAB_ARTIFACTS` names: a thin layer over fsspec. Objects have names with slashes.
 
-A bucket writes an object as a whole. In a shared folder it is written under another name and then renamed, below a
-root that is never made here: where a disk is not mounted, its folder is there and empty. So a store holds a marker,
-and a home that has seen the marker of a store once takes the store without it for gone.
+A bucket writes an object as a whole. In a shared folder it is written under another name and then renamed, below a root
+that is never made here: where a disk is not mounted, its folder is there and empty. So a store holds a marker. A home
+that has once seen the marker of a store and finds it missing treats the store as gone.
 
-Loads fsspec, and what it needs for a bucket, when a store is first opened: never where none is set.
+fsspec, and the package that it needs for a bucket, are loaded when a store is first opened; never if no store is set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from labcore.runs.files.artifacts.units import safe
 from labcore.runs.files.paths import check_writable, home
 from labcore.runs.files.storage import VARIABLE, Away, Item, Result, chosen, shown
 
-PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}  # scheme -> what fsspec needs for it
+PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}  # scheme -> the package that fsspec needs for it
 MARKER, FORMAT = "rl-lab.json", 1
 SMALL = 64 * 2**20  # bytes of an object that is read as a whole
 _CONNECT_SECONDS, _READ_SECONDS, _TRIES = 5, 60, 2
@@ -56,7 +56,7 @@ def opened() -> ObjectStore:
 
 
 def check() -> None:
-    """Raise LabError where the store cannot be used. Asks it."""
+    """Ask the object store whether it can be used. Raises LabError if it cannot."""
     opened().begin()
 
 
@@ -66,8 +66,8 @@ def _opened(url: str, pid: int) -> ObjectStore:  # a connection does not outlive
 
 
 class ObjectStore:
-    """The store at `url`. All that it raises is LabError: `Away` where another time may do. Raises LabError if nothing
-    can be kept at such a URL, or the package for it is missing."""
+    """The store at `url`. All its errors are LabErrors; `Away` means that a later attempt may succeed. Raises LabError
+    if the URL is not one of a storage that the lab can use, or the package for it is missing."""
 
     def __init__(self, url: str):
         self.url = shown(url)
@@ -91,8 +91,8 @@ class ObjectStore:
         self._files = _file_system(scheme)
 
     def begin(self) -> str:
-        """The id of the store, which is begun where it is empty. Raises LabError if it is gone, cannot be reached or
-        written, or is not the lab's."""
+        """The id of the store. If the store is empty, the lab first writes its marker into it. Raises LabError if the
+        store is gone, cannot be reached or written, or is not the lab's."""
         if self._id is None:
             found = self._marker()
             if found is None:
@@ -200,7 +200,7 @@ class ObjectStore:
                 continue
 
     def delete_folder(self, folder: str, first: str = "") -> None:
-        """Delete all objects below a folder, that one first which is called `first`."""
+        """Delete all objects below a folder, beginning with the one called `first`."""
         found = self.names(folder)
         self.delete(f"{folder}/{name}" for name in sorted(found, key=lambda name: (not name.endswith(first), name)))
         if self._folder:
@@ -274,7 +274,7 @@ class ObjectStore:
             raise self._fault(error) from error
         except LabError:
             raise
-        except Exception as error:  # each client has its own, from OSError to those of HTTP
+        except Exception as error:  # each client has its own errors, from OSError to those of HTTP
             raise self._fault(error) from error
 
     def _fault(self, error: Exception) -> LabError:

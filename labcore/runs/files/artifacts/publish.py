@@ -1,7 +1,7 @@
 """Publish what this home has: the files under their hashes first, then the manifest. Nothing is sent twice.
 
-A unit of this home is published by one process at a time. A run is the worker's that has it; of another machine's run
-a home only adds what the store lacks.
+A unit of this home is published by one process at a time. A run is published by the worker that has it; for a run of
+another machine a home only adds files that the store lacks.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Sent:
     checkpoints: dict[str, int] | None = None  # and their bytes
     loose: dict[str, Manifest] = field(default_factory=dict)
     hashed: dict[Path, tuple[tuple[int, int], File]] = field(default_factory=dict)  # loose files: when, how long; what
-    start: bool = True  # whether there may be what a fork starts from
-    again: bool = False  # whether to send all files anew: what is there may be damaged
+    start: bool = True  # whether the start of a fork may exist
+    again: bool = False  # whether to send all files anew, since published ones may be damaged
 
 
 def publish(store: ObjectStore, unit: str, marked: Container[int] = (), *, add: bool = False, mark: bool = True,
@@ -226,9 +226,9 @@ Say = Callable[[str, str], object]  # a unit, and why it is not published; "" on
 
 
 class Publisher(Publishing):
-    """A context in which what changes is published. Of `partial` runs, of which other machines have files that are not
-    here, it only adds what the store lacks; where it `adds`, of all of them. Raises LabError if `RL_LAB_ARTIFACTS`
-    cannot be used."""
+    """A context in which changed files are published. Other machines may have files of `partial` runs that are not
+    here, so for such runs the publisher only adds files that the store lacks; if it `adds`, for all runs. Raises
+    LabError if `RL_LAB_ARTIFACTS` cannot be used."""
 
     adds = False
 
@@ -259,7 +259,7 @@ class Publisher(Publishing):
                 self._going.notify_all()
 
     def add(self, unit: str, marked: Container[int] = ()) -> None:
-        """Publish a unit by and by."""
+        """Put a unit into the queue to be published."""
         with self._going:
             self._changed.add(unit)
             if marked:
@@ -267,9 +267,10 @@ class Publisher(Publishing):
             self._going.notify_all()
 
     def flush(self, wait: Callable[[], bool] = lambda: True) -> bool:
-        """Publish all at once. Waits until it is done, a try has failed, or `wait()` says no; whether it is done.
+        """Publish the whole queue at once. Waits until that is done, an attempt has failed, or `wait()` returns False.
+        Returns whether it is done.
 
-        `wait` is asked a few times in a second.
+        `wait` is called a few times in a second.
         """
         with self._going:
             failed = self._tries

@@ -1,4 +1,5 @@
-"""Publishing: a worker publishes the files of its run; a server, and the command `publish`, what the store lacks."""
+"""Publishing: each worker publishes the files of its run; a lab's server and the command `publish` send the files that
+the object store lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from labcore.runs.store.rows import ACTIVE
 from labcore.runs.store.store import Store
 from labcore.runs.titles import with_ids
 
-CUT_SECONDS = 3.0  # what the end of a lab leaves for publishing, within the grace of its lifeline
+CUT_SECONDS = 3.0  # left for publishing when a lab ends, within the grace of its lifeline
 LOOK_SECONDS = 1.0  # while a run waits for its files to be sent
 UNPUBLISHED, PUBLISHED = "unpublished", "published"  # events
 BACK = "All files of the run are in the object store."
@@ -32,7 +33,8 @@ class OfWorker(Publisher):
         self._runs = store
 
     def begin(self, run_id: str, step: int) -> None:
-        """The run continues without what is damaged in the store: a checkpoint is checked when it is fetched."""
+        """Fetch the run's files. The run continues without files that are damaged in the store; a checkpoint is checked
+        when it is fetched."""
         self.live.add(run_id)
         self.partial.add(run_id)
         try:
@@ -46,14 +48,15 @@ class OfWorker(Publisher):
             self.partial.remove(run_id)
 
     def complete(self, run_id: str, cut: Callable[[], bool]) -> None:
-        """Publish all; an event names what cannot be published now. No fault of this keeps the end from being said."""
+        """Publish all files of the run. An event names files that cannot be published now. No fault in here keeps the
+        worker from noting the end of the run."""
         self.live.discard(run_id)
         try:
             changed(run_folder(run_id))
             if not self._flushed(run_id, cut) and run_id not in self.said:
                 self._log(run_id, "its end did not wait until all of them were sent")
             if not cut():
-                cache.trim(lambda: active(self._runs))  # what is beyond the bound can go another time
+                cache.trim(lambda: active(self._runs))  # files beyond the limit can be deleted another time
         except (LabError, OSError) as error:
             print(f"{run_id}: {error}", file=sys.stderr, flush=True)
 
@@ -70,7 +73,7 @@ class OfWorker(Publisher):
                     self._runs.set_message(run_id, "publishing its files")
                     if self._stopped(run_id):  # the object store may hang
                         return False
-                except LabError as error:  # the store of runs has a fault: the files can be sent all the same
+                except LabError as error:  # the store of runs has a fault, but the files can still be sent
                     print(f"{run_id}: {error}", file=sys.stderr, flush=True)
             return not cut() or now - begun < CUT_SECONDS
 
@@ -116,7 +119,7 @@ class OfLab(Publisher):
     def _done(self, unit: str) -> None:
         """Say it of a run whose worker had to say that it is not published."""
         super()._done(unit)
-        with suppress(LabError):  # it is published all the same
+        with suppress(LabError):  # the run is published even so
             events = self._runs.events_after(unit) if units.is_run(unit) else []
             said = [event for event in events if event.kind in (PUBLISHED, UNPUBLISHED)]
             if said and said[-1].kind == UNPUBLISHED:

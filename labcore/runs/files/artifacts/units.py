@@ -29,14 +29,14 @@ _INSIDE = re.compile(rf"(?:base|uploads)/\w+(?:/.*)?|[^/]+/{CHECKPOINTS}/{STEP}(
 
 
 def folder(thing: str) -> Path:
-    """Where the files of a thing are in this home. Raises LabError where nothing can be called so."""
+    """The folder of a thing in this home. Raises LabError if no thing can have this name."""
     if not can_be(thing):
         raise LabError(f"{quoted(thing)} is not a valid name for stored files: the lab does not look for it.")
     return home() / thing.removesuffix(f"/{RUN}")
 
 
 def can_be(thing: str) -> bool:
-    """True if a thing or a unit may be called so: ids with slashes between them."""
+    """True if the name can be that of a thing or a unit: ids with slashes between them."""
     return all(map(is_id, thing.split("/")))
 
 
