@@ -77,7 +77,8 @@ def no_supervisor(monkeypatch):
 
 @pytest.fixture
 def lab(tmp_path, monkeypatch, new_store):
-    shutil.copyfile(new_store, tmp_path / "lab.db")
+    if not (tmp_path / "lab.db").exists():  # else the test has put a store there
+        shutil.copyfile(new_store, tmp_path / "lab.db")
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path))
     monkeypatch.delenv("RL_LAB_STORE", raising=False)
     monkeypatch.setattr(app.jobs, "AT_ONCE_SECONDS", 0)  # and does no job a moment later
