@@ -64,7 +64,8 @@ def test_an_adapter_and_a_critic_run_side_by_side_too(apart):
     network, asked, ids = model("qwen2"), prompts(), completion_ids(12, 9)
     critic = Critic(network)
     torch.nn.init.normal_(critic.head.weight)
-    torch.testing.assert_close(fused.outputs(critic, asked, ids), completion_outputs(critic, asked, ids))
+    torch.testing.assert_close(fused.outputs(critic, asked, ids), completion_outputs(critic, asked, ids), rtol=1e-4,
+                               atol=1e-4)
     Lora(2, 4, 0).put_on(network)
     with torch.no_grad():
         for name, weight in network.named_parameters():
