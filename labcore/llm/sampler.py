@@ -152,6 +152,6 @@ def _whole_steps(model: Network, prompts: Prompts, group_size: int) -> Steps:
     mask = prompts.mask.repeat_interleave(group_size, 0)
     while True:
         token, _ = yield model(input_ids=ids, attention_mask=attention_mask(mask), position_ids=positions(mask),
-                            use_cache=False, logits_to_keep=1).logits[:, -1]
+                               use_cache=False, logits_to_keep=1).logits[:, -1]
         ids = torch.cat([ids, token[:, None]], 1)
         mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)

@@ -54,7 +54,7 @@ def tick(found: Locator, row: int) -> None:
 
 
 def test_the_time_is_in_sight_and_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server,
-                                                                                shelf: list[str]) -> None:
+                                                                               shelf: list[str]) -> None:
     page.goto(f"{server.url}/runs?find=beta={ITS_BETA}")
     found = table(page, 3)
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
