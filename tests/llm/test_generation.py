@@ -1,6 +1,7 @@
 """Completions: drawn apart from the session's knobs; their log-probs are those that they were drawn by."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -104,6 +105,8 @@ def test_what_does_not_count_has_no_log_prob_and_no_value():
     got = generate(started, started.policy, PROBLEMS, 2, Sampling())
     mask = torch.arange(got.completions.ids.shape[1]) < torch.tensor([[1], [2], [3], [1], [4], [2]])
     ragged = replace(got.completions, mask=mask)
-    for found in (token_logprobs(started, started.policy, got.prompts, ragged),
-                  token_values(started, got.prompts, ragged)):
+    for numbers in (partial(token_logprobs, started, started.policy), partial(token_values, started)):
+        found, whole = numbers(got.prompts, ragged), numbers(got.prompts, got.completions)
         assert (found[~mask] == 0).all() and (found[mask] != 0).all()
+        there = mask & got.completions.mask
+        torch.testing.assert_close(found[there], whole[there], rtol=1e-4, atol=1e-5)
