@@ -30,7 +30,8 @@ from labcore.workers.worker import drive
 
 # ---------------------------------------------------------------- priority
 # A process that trains has a lower priority than the page that shows it; otherwise the first chart of a page waits for
-# all runs. Only after its first step: somebody waits for that, and on a busy machine a nice process hardly runs.
+# all runs. At first it keeps the usual priority, because somebody waits for its first step, and on a busy machine a
+# process with a low priority hardly runs.
 
 NICENESS = 10
 FIRST_SECONDS = 1.0  # processor time of a process before its priority is lowered

@@ -53,8 +53,8 @@ def _online(values: Mapping[str, Value]) -> list[str]:
     loss = rf"L = {rest}{aggregation}\Big[-{mask}{surrogate}{kl} - c_H H_t\Big]{imitated}"
     advantage = choices.ADVANTAGE[str(values["advantage"])]
     means = _JOIN.join([*_advantage(values), *_teacher(values), *letters])
-    whence = _JOIN.join([*_reward(values), *_taken(values)])
-    below = [_JOIN.join([means, whence])] if len(means + whence) < _SHORT else [means, whence]
+    rewards = _JOIN.join([*_reward(values), *_taken(values)])
+    below = [_JOIN.join([means, rewards])] if len(means + rewards) < _SHORT else [means, rewards]
     return [loss, *below, *([_CRITIC] if advantage.critic else [])]
 
 

@@ -66,7 +66,7 @@ def exact_values(mdp: MDP, policy: Array, gamma: float) -> Array:
     In reward.
 
     Raises:
-        LabError: with γ = 1 the policy may walk for ever, so its value is no number.
+        LabError: γ is 1 and the policy may never reach an end, so its value is no number.
 
     Source: Sutton and Barto 2018, Reinforcement Learning, eq. 4.4 in matrix form.
     """
@@ -74,10 +74,10 @@ def exact_values(mdp: MDP, policy: Array, gamma: float) -> Array:
 
 
 def exact_value(mdp: MDP, policy: Array, gamma: float, start: int) -> float:
-    """V_π(start), exactly. Only states that the policy may reach from `start` count; from other states it may walk for
-    ever.
+    """V_π(start), exactly. Only states that the policy may reach from `start` count; from other states it may never
+    reach an end.
 
-    In reward. Raises LabError if with γ = 1 the policy may walk for ever from the start.
+    In reward. Raises LabError if γ is 1 and the policy may never reach an end from `start`.
     """
     transitions, rewards = mdp.under(policy)
     here = np.arange(len(rewards)) == start
@@ -187,8 +187,8 @@ def backup(mdp: MDP, values: Array, gamma: float, state: int, action: int) -> st
 def optimal_values(mdp: MDP, gamma: float) -> tuple[Array, Array]:
     """V* and Q*, exactly: policy iteration with a linear solve. -> (S,), (S, A)
 
-    In reward. The errors of the learning methods are measured against these values. Raises LabError if with γ = 1 it
-    may be best, or the only way, to walk for ever.
+    In reward. The errors of the learning methods are measured against these values. Raises LabError if γ is 1
+    and a best policy may never reach an end.
     """
     # Starting from a nearly right policy saves linear solves, which take most of the time.
     *_, last = islice(value_iteration(mdp, {"gamma": min(gamma, NEARLY_1), "tolerance": 1e-3}), MOST_SWEEPS)

@@ -111,7 +111,7 @@ class TabularSession:
         return self.learner.estimates(self.knobs)
 
     def best(self) -> tuple[Array, Array] | None:
-        """V* (S,) and Q* (S, A) at the present γ; None where with γ = 1 it is best to walk for ever."""
+        """V* (S,) and Q* (S, A) at the present γ; None if γ is 1 and a best policy never reaches an end."""
         gamma = float(self.knobs["gamma"])
         if gamma not in self._best:
             try:
