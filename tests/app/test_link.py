@@ -10,6 +10,8 @@ import streamlit as st
 from app import link
 from app.link import Fault, Param, param
 from labcore.errors import LabError
+from tests.app.seeding import link as said_in
+from tests.app.seeding import seed
 
 ROOT = Path(__file__).parents[2]
 CODE = sorted(path for name in ("app", "pages") for path in (ROOT / name).rglob("*.py"))
@@ -137,3 +139,41 @@ def test_an_address_to_be_copied(browser):
 
 def test_a_part_that_fits_speaks_for_itself():
     assert Fault("runs", "a,b", "Two is enough.", partly=True).sentence == "Two is enough."
+
+
+# ---------------------------------------------------------------- on the pages
+
+
+def test_every_choice_that_is_not_a_default_is_in_the_link(page):
+    test = page("llm", algorithm="ppo", task="add", seed="3", steps="70", beta="0.1")
+    assert not test.error
+    picked = said_in(test)
+    assert picked == {"algorithm": "ppo", "task": "add", "seed": "3", "steps": "70", "beta": "0.1"}
+
+
+def test_a_link_with_settings_that_do_not_fit_says_so(page):
+    test = page("llm", algorithm="gpro", beta="9999999999")
+    assert "algorithm=gpro" in test.error[0].value and "β is 1e+10" in test.error[0].value
+
+
+@pytest.mark.parametrize("query", [{"steps": "0"}, {"seed": "99999999999"}, {"seed": "9" * 5000}, {"seed": "-1"}])
+def test_a_link_with_a_number_out_of_bounds_says_so(page, query):
+    assert next(iter(query)) in page("llm", **query).error[0].value
+
+
+def test_a_link_with_a_view_that_there_is_not_shows_the_usual_one(page, lab):
+    run_id = seed(lab.store)
+    for x, smooth in (("nonsense", "nan"), ("", "5"), ("tokens", "-1")):
+        test = page("llm", run=run_id, x=x, smooth=smooth)
+        [smoothing] = [slider for slider in test.slider if slider.label == "Smoothing"]
+        assert smoothing.value == 0
+
+
+def test_what_a_link_says_is_shown_as_it_stands(page):
+    test = page("llm", task="![x](http://elsewhere/x.png)", model="![x](http://elsewhere/x.png)")
+    assert "task=!\\[x\\]" in test.error[0].value
+    assert not any("![x]" in element.value for element in (*test.caption, *test.markdown, *test.warning))
+
+
+def test_a_link_to_a_deleted_run_says_so(page):
+    assert "There is no run “gone” here" in page("llm", run="gone").error[0].value

@@ -265,37 +265,6 @@ def test_settings_that_do_not_go_together_are_told_in_the_form_and_cannot_be_run
     assert test.button(key="do:Run").disabled and "Group size G is 1" in test.button(key="do:Run").proto.help
 
 
-def test_every_choice_that_is_not_a_default_is_in_the_link(page):
-    test = page("llm", algorithm="ppo", task="add", seed="3", steps="70", beta="0.1")
-    assert not test.error
-    picked = link(test)
-    assert picked == {"algorithm": "ppo", "task": "add", "seed": "3", "steps": "70", "beta": "0.1"}
-
-
-def test_a_link_with_settings_that_do_not_fit_says_so(page):
-    test = page("llm", algorithm="gpro", beta="9999999999")
-    assert "algorithm=gpro" in test.error[0].value and "β is 1e+10" in test.error[0].value
-
-
-@pytest.mark.parametrize("link", [{"steps": "0"}, {"seed": "99999999999"}, {"seed": "9" * 5000}, {"seed": "-1"}])
-def test_a_link_with_a_number_out_of_bounds_says_so(page, link):
-    assert next(iter(link)) in page("llm", **link).error[0].value
-
-
-def test_a_link_with_a_view_that_there_is_not_shows_the_usual_one(page, lab):
-    run_id = seed(lab.store)
-    for x, smooth in (("nonsense", "nan"), ("", "5"), ("tokens", "-1")):
-        test = page("llm", run=run_id, x=x, smooth=smooth)
-        [smoothing] = [slider for slider in test.slider if slider.label == "Smoothing"]
-        assert smoothing.value == 0
-
-
-def test_what_a_link_says_is_shown_as_it_stands(page):
-    test = page("llm", task="![x](http://elsewhere/x.png)", model="![x](http://elsewhere/x.png)")
-    assert "task=!\\[x\\]" in test.error[0].value
-    assert not any("![x]" in element.value for element in (*test.caption, *test.markdown, *test.warning))
-
-
 def test_the_model_box_takes_the_name_that_a_model_is_shown_by(page, lab, monkeypatch):
     parent = seed(lab.store, "finished")
     policy = run_folder(parent) / "checkpoints" / "step-000004" / "policy"
@@ -326,10 +295,6 @@ def test_what_a_run_says_has_its_own_words(page, lab):
     test.session_state[PICKED] = [broken]
     ran(test).button(key="act:details").click()
     assert any("Inverse temperature β is 200" in caption.value for caption in ran(test).caption)
-
-
-def test_a_link_to_a_deleted_run_says_so(page):
-    assert "There is no run “gone” here" in page("llm", run="gone").error[0].value
 
 
 def test_a_new_tab_finds_the_run_that_is_going(page, lab):
