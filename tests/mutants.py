@@ -124,12 +124,12 @@ class Trial:
     begun: float
 
     @staticmethod
-    def begin(mutation: Mutation, folder: Path) -> Trial:
+    def begin(mutation: Mutation, folder: Path, marks: str) -> Trial:
         """Put the fault in and start the tests. Raises: see `mutated`."""
         path = folder / mutation.file
         original = path.read_text("utf-8")
         write(path, mutated(original, mutation) if mutation.old else original)
-        process = get_context("fork").Process(target=_test, args=(folder, mutation.tests))
+        process = get_context("fork").Process(target=_test, args=(folder, mutation.tests, marks))
         process.start()
         return Trial(mutation, folder, original, process, time.monotonic())
 
@@ -156,8 +156,9 @@ def write(path: Path, text: str) -> None:
     Path(cache_from_source(str(path))).unlink(missing_ok=True)
 
 
-def run(mutations: Iterable[Mutation], root: Path, jobs: int = 1, seconds: float = SECONDS) -> Iterator[Outcome]:
-    """Try each mutation, `jobs` of them at a time, each in a copy of `root`."""
+def run(mutations: Iterable[Mutation], root: Path, jobs: int = 1, seconds: float = SECONDS,
+        marks: str = "") -> Iterator[Outcome]:
+    """Try each mutation, `jobs` of them at a time, each in a copy of `root`, by the tests with these marks."""
     waiting, running = list(mutations), []
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         free = [copy(root, Path(place, str(number))) for number in range(jobs)]
@@ -165,7 +166,7 @@ def run(mutations: Iterable[Mutation], root: Path, jobs: int = 1, seconds: float
             while waiting and free:
                 mutation = waiting.pop(0)
                 try:
-                    running.append(Trial.begin(mutation, free[-1]))
+                    running.append(Trial.begin(mutation, free[-1], marks))
                     free.pop()
                 except ValueError as error:
                     yield Outcome(mutation, "stale", why=str(error))
@@ -177,7 +178,7 @@ def run(mutations: Iterable[Mutation], root: Path, jobs: int = 1, seconds: float
                     yield outcome
 
 
-def _test(folder: Path, tests: Sequence[str]) -> None:
+def _test(folder: Path, tests: Sequence[str], marks: str) -> None:
     """In a fork: run `tests` in `folder`, in a group of processes of its own; its exit code is pytest's."""
     os.setsid()
     os.chdir(folder)
@@ -188,7 +189,7 @@ def _test(folder: Path, tests: Sequence[str]) -> None:
         del sys.modules[name]
     sys.path[:] = [str(folder), *(entry for entry in sys.path if entry and Path(entry) != ROOT)]
     import pytest
-    os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "", *tests]))
+    os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", marks, *tests]))
 
 
 def checks(mutations: Iterable[Mutation]) -> list[Mutation]:
@@ -205,6 +206,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", metavar="REGEX", help="those whose file or description match")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many at a time")
+    parser.add_argument("--marks", default="", metavar="EXPRESSION",
+                        help="by which tests: 'not long' for those of make test alone")
     parser.add_argument("--unchecked", action="store_true", help="do not first see the tests pass without a fault")
     chosen = parser.parse_args(arguments)
     mutations = [each for each in load(root / "tests" / "mutations", root) if re.search(chosen.only, each.name)]
@@ -214,12 +217,13 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     gc.freeze()  # what is here now is never searched for garbage, in no fork
     begun = time.monotonic()
     first = [] if chosen.unchecked else checks(mutations)
-    failing = [each.mutation.file for each in run(first, root, chosen.jobs) if each.result != "survived"]
+    failing = [each.mutation.file for each in run(first, root, chosen.jobs, marks=chosen.marks)
+               if each.result != "survived"]
     if failing:
         print("\n".join(f"{file} fails without any fault: mend it first." for file in failing))
         return 1
     outcomes = []
-    for outcome in run(mutations, root, chosen.jobs):
+    for outcome in run(mutations, root, chosen.jobs, marks=chosen.marks):
         outcomes.append(outcome)
         print(f"{len(outcomes):4}/{len(mutations)} {outcome.result:9}{outcome.seconds:6.1f} s  {outcome.mutation.name}",
               flush=True)

@@ -74,3 +74,11 @@ def test_every_mutation_of_the_project_fits_its_code():
         for path, _, function in (test.partition("::") for test in each.tests):
             assert not function or f"def {function}(" in (mutants.ROOT / path).read_text("utf-8"), each.name
             assert (mutants.ROOT / path).is_file(), each.name
+
+
+def test_tests_of_make_test_alone_may_be_asked(project):
+    (project / "tests/test_sums.py").write_text(
+        "import pytest\n\nfrom labcore.sums import add\n\n@pytest.mark.long\ndef test_add():\n"
+        "    assert add(2, 3) == 5\n\n\ndef test_nothing():\n    assert add\n")
+    assert mutants.main(["--only", "sign"], project) == 0
+    assert mutants.main(["--only", "sign", "--marks", "not long"], project) == 1
