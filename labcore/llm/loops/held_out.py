@@ -116,13 +116,13 @@ def _at_once(knobs: Mapping[str, Any]) -> int:
 
 
 def loss(alone: LlmSession, rows: Rows) -> dict[str, float]:
-    """The policy's loss on the rows' desired answers, −log π in nats/token, and the share of their tokens that are its
-    first choice; empty if no row has a desired answer."""
+    """The run's loss per token on the rows' desired answers, and the share of their tokens that are the policy's first
+    choice; empty if no row has a desired answer."""
     if not (problems := problems_of(rows)):
         return {}
     found = encode_examples(alone.rendering, problems, alone.context, alone.device)
-    nll, right = sft.given_answers(alone, found.prompts, found.answers)
-    return {"loss": nll, "token_accuracy": right}
+    value, right = sft.given_answers(alone, found.prompts, found.answers)
+    return {"loss": value, "token_accuracy": right}
 
 
 def pairs(alone: LlmSession, rows: Rows) -> dict[str, float]:

@@ -120,28 +120,21 @@ def update(session: LlmSession) -> dict[str, float]:
 def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: Met | None = None) -> dict[str, float]:
     """Compute the gradient of L = −(1/N) Σ log π(y_t) or of another SFT loss and leave it in the policy; N is the
     number of tokens of all `answers`. Returns the measurements of this update."""
-    knobs = session.knobs
     if met:
         met.clear()
-    choice = SFT_LOSS[str(knobs.get("sft_loss", "nll"))]
     total, loss, right, entropies = answers.mask.sum(), 0.0, 0, 0.0
     taught: list[Sequence[Tensor]] = []
     for some, rows in micro_batches(session.policy, prompts, answers.ids, session.room):
         ids, mask = answers.ids[rows], answers.mask[rows]
-        theirs = Distributions.of(session, prompts[some], ids) if choice.teacher else None
-        with precision(session.policy, knobs["dtype"]):
-            logprobs, entropy, likeliest, *more = at_tokens(
-                session.policy, prompts[some], ids, theirs.measure(knobs) if theirs else _measure,
-                met.norms_of(ids) if met else None, beside=(theirs.states,) if theirs else ())
+        losses, logprobs, entropy, likeliest, *of_teacher = _passed(session, prompts[some], ids, met)
         if met:
             met.see(logprobs, entropy)
-        losses = more[0] if theirs else call(member(SFT_LOSS, choice.key), knobs, {"logprobs": logprobs})
         part = (losses * mask).sum() / total
         part.backward()
         loss += part.item()
         right += int(((likeliest == ids) & mask).sum())
         entropies += float((entropy * mask).sum())
-        taught += [more[1:]] if theirs else []
+        taught += [of_teacher] if of_teacher else []
     measured = {"loss": loss, "mean_token_accuracy": right / int(total), "entropy": entropies / int(total)}
     return measured | measures(taught, answers.mask)
 
@@ -149,16 +142,29 @@ def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: 
 @retried
 @torch.no_grad()
 def given_answers(session: LlmSession, prompts: Prompts, answers: Completions) -> tuple[float, float]:
-    """−log π of given answers, in nats per token, and the share of their tokens that are the policy's first choice."""
-    nll, right = 0.0, 0
+    """The loss on given answers, per token, and the share of their tokens that are the policy's first choice."""
+    loss, right = 0.0, 0
     for some, rows in micro_batches(session.policy, prompts, answers.ids, session.room):
         ids, mask = answers.ids[rows], answers.mask[rows]
-        with precision(session.policy, session.knobs["dtype"]):
-            logprobs, _, likeliest = at_tokens(session.policy, prompts[some], ids, _measure)
-        nll -= float((logprobs * mask).sum())
+        losses, _, _, likeliest, *_ = _passed(session, prompts[some], ids)
+        loss += float((losses * mask).sum())
         right += int(((likeliest == ids) & mask).sum())
     total = int(answers.mask.sum())
-    return nll / total, right / total
+    return loss / total, right / total
+
+
+def _passed(session: LlmSession, prompts: Prompts, ids: Tensor, met: Met | None = None) -> tuple[Tensor, ...]:
+    """The loss at each token, its log-prob, the entropy before it, the token that was likeliest there, and with a
+    teacher what `Distributions.measure` says of the two. (B, T) each"""
+    knobs = session.knobs
+    choice = SFT_LOSS[str(knobs.get("sft_loss", "nll"))]
+    theirs = Distributions.of(session, prompts, ids) if choice.teacher else None
+    with precision(session.policy, knobs["dtype"]):
+        logprobs, entropy, likeliest, *more = at_tokens(
+            session.policy, prompts, ids, theirs.measure(knobs) if theirs else _measure,
+            met.norms_of(ids) if met else None, beside=(theirs.states,) if theirs else ())
+    losses = more[0] if theirs else call(member(SFT_LOSS, choice.key), knobs, {"logprobs": logprobs})
+    return losses, logprobs, entropy, likeliest, *more[1:]
 
 
 def _measure(logits: Tensor, ids: Tensor) -> tuple[Tensor, ...]:

@@ -175,14 +175,16 @@ def test_completions_are_drawn_in_parts_no_larger_than_the_runs_own(data):
     assert found["held_out/rows"] == 6 and "held_out/pass@16" in found and "held_out/pass@32" not in found
 
 
-def test_the_loss_is_that_of_the_answers(data):
-    made = started(data, "sft", "prompts")
-    problems = list(made.task.held)
+@pytest.mark.parametrize(("algorithm", "knobs"), [("sft", {}), ("dft", {}), ("gkd", {"sft_loss": "reverse_kl"})])
+def test_the_loss_is_the_runs_own_on_the_answers(algorithm, knobs):
+    """As the training loss beside it: the negative log-likelihood for SFT alone."""
+    made = session(algorithm, letters=False, **knobs)
+    problems = made.task.problems(6, made.rng)
     prompts, answers = encode_answers(made.rendering, problems, [each.answer for each in problems], made.context,
                                       made.device)
     expected = sft.gradients(made, prompts, answers)
-    found = held_out.loss(made, problems)
-    assert found == pytest.approx({"loss": expected["loss"], "token_accuracy": expected["mean_token_accuracy"]})
+    assert held_out.loss(made, problems) == pytest.approx(
+        {"loss": expected["loss"], "token_accuracy": expected["mean_token_accuracy"]})
 
 
 def test_the_loss_is_that_of_every_answer_of_a_conversation(tmp_path):
