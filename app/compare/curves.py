@@ -147,12 +147,13 @@ def alt(chosen: Chosen, key: str, lines: Lines) -> str:
 def words(chosen: Chosen, key: str = "") -> str:
     """The caption of the lines: their mean, their band and their smoothing."""
     several = any(len(group.traces) > 1 for group in chosen.groups)
+    few = several and any(len(group.traces) < FEWEST for group in chosen.groups)
     parts = ["Mean over seeds with its 95 % bootstrap band, up to the last step that all of them reached; faint: "
-             "single seeds"
+             f"single seeds{'' if few or chosen.place.traces else ' beyond it'}"
              if several else "One line for each run"]
     if smoothing := chosen.smoothing(key):
         parts.append(f"smoothed {smoothing:g}" + (", bands unsmoothed" if several else ", raw values faint"))
-    if several and any(len(group.traces) < FEWEST for group in chosen.groups):
+    if few:
         parts.append(f"no band for fewer than {FEWEST} seeds")
     if left := basis(chosen):
         parts.append(left)

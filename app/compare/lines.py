@@ -41,8 +41,9 @@ def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace], c
     """A group's lines by their keys; `place` is its number among the groups, `above` what `tree.parents` found.
 
     One seed is a line without a band. For several seeds the mean is drawn where all have values; beyond that, each seed
-    alone. A forked seed is drawn too, because its fork begins on its line. The mean is over the runs of `counted` (by
-    default all); a run that has just begun and that no verdict uses is drawn alone.
+    alone. Seeds too few for a band are drawn whole, to show their spread, and so is a forked seed, because its fork
+    begins on its line. The mean is over the runs of `counted` (by default all); a run that has just begun and that no
+    verdict uses is drawn alone.
     """
     found = {trace.run: _line(trace, look, above) for trace in group.traces}
     found = {run: line for run, line in found.items() if line[0].size}
@@ -51,7 +52,7 @@ def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace], c
     among = {trace.run: found[trace.run] for trace in (counted or group).traces if trace.run in found} or found
     alone = len(among) == 1
     lines = _single(next(iter(among.values())), look) if alone else _mean(list(among.values()), look)
-    end = -np.inf if look.traces or "line" not in lines else lines["line"]["x"][-1]
+    end = -np.inf if look.traces or "band" not in lines else lines["line"]["x"][-1]
     forked = {parent.run for parent in above.values()}
     for run, (x, raw, smooth) in found.items():
         whole = run in forked or run not in among

@@ -62,14 +62,14 @@ def test_a_group_s_name_stands_at_the_end_of_what_it_draws_furthest(rewards, end
                                                            if line["kind"] != "band")
 
 
-def test_two_seeds_are_their_mean_without_a_band_and_beyond_it_the_longer_one_alone():
+def test_two_seeds_are_drawn_whole_behind_their_mean_because_no_band_shows_their_spread():
     group = group_of([0.0, 0.5, 0.5, 1.0], [1.0, 1.0])
     lines = lines_of(group, 0, STEPS, {})
-    longer = group.traces[0].run
+    longer, shorter = (f"0:seed:{trace.run}" for trace in group.traces)
     assert lines["0:line"] == {"kind": "line", "group": 0, "x": [1.0, 2.0], "y": [0.5, 0.75]}  # its end has no name
-    assert lines[f"0:seed:{longer}"]["x"] == [2.0, 3.0, 4.0] and set(lines) == {"0:line", f"0:seed:{longer}"}
-    both = lines_of(group, 0, replace(STEPS, traces=True), {})
-    assert [both[f"0:seed:{trace.run}"]["x"][0] for trace in group.traces] == [1.0, 1.0]
+    assert set(lines) == {"0:line", longer, shorter}
+    assert lines[longer]["y"] == [0.0, 0.5, 0.5, 1.0] and lines[shorter]["y"] == [1.0, 1.0]
+    assert lines == lines_of(group, 0, replace(STEPS, traces=True), {})
 
 
 def test_a_longer_seed_begins_where_the_mean_ends():
@@ -113,9 +113,9 @@ def test_a_fork_is_drawn_from_its_parent_s_point_and_its_difference_begins_at_ze
 
 
 def test_a_seed_that_was_forked_is_drawn_beside_the_mean():
-    traces = family(seeds=2)[:3]  # two parents of one setting, and a fork of the first
-    above = curves.parents(traces)
-    lines = lines_of(groups([traces[0], traces[2]])[0], 0, STEPS, above)
+    traces = [trace for place, trace in enumerate(family(seeds=3)) if place not in (3, 5)]
+    above = curves.parents(traces)  # three parents of one setting, and a fork of the first
+    lines = lines_of(groups([traces[0], *traces[2:]])[0], 0, STEPS, above)
     assert lines[f"0:seed:{traces[0].run}"]["x"] == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert f"0:seed:{traces[2].run}" not in lines
 
