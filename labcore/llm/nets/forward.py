@@ -145,12 +145,12 @@ def path_of(model: Network, prompts: Prompts, ids: Tensor, layers: Layers | None
 
 
 def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None,
-                       extents: Tensor | None = None) -> Tensor:
+                       extents: Tensor | None = None, at_end: bool = False) -> Tensor:
     """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model, or
     from the `tape` that was recorded during sampling. `extents` (P·G,) are the lengths of the completions: outputs
-    beyond them are undefined."""
+    beyond them are undefined. `at_end`: only those that predict the last token. -> (P·G, T, …), or (P·G, 1, …)"""
     layers = layers_of(model)
-    in_rows = llama.outputs if layers.own else packed.packed
+    in_rows = partial(llama.outputs, at_end=at_end) if layers.own else packed.packed
     paths: dict[Way, Callable[..., Tensor]] = {
         "packed": partial(in_rows, extents=extents), "shared": shared,
         "causal": fused.outputs if fused.serves(model) else causal, "plain": plain}
@@ -158,7 +158,10 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape
         if tape:
             return llama.outputs(model, prompts, ids, tape, extents)
         with nullcontext() if layers.own else reported(model):
-            return paths[path_of(model, prompts, ids, layers)](model, prompts, ids)
+            found = paths[path_of(model, prompts, ids, layers)](model, prompts, ids)
+    if at_end and extents is not None and found.shape[1] > 1:
+        return found[torch.arange(len(found), device=found.device), extents - 1][:, None]
+    return found
 
 
 def at_tokens(model: Network, prompts: Prompts, ids: Tensor, measure: head.Measure, norms: Tensor | None = None,

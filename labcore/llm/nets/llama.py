@@ -97,6 +97,7 @@ def _spread(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm, hf.LlamaMLP, hf.LlamaAttention,
          hf.LlamaDecoderLayer, hf.LlamaRotaryEmbedding, hf.LlamaModel}
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (B, heads, S, D) -> (B, heads, S, D)
+Kept = Callable[[Tensor], Tensor]  # (B, S, …) -> (B, N, …): the positions whose output is wanted
 
 
 def supported(model: Network) -> bool:
@@ -111,20 +112,26 @@ def supported(model: Network) -> bool:
 
 
 def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = None,
-            extents: Tensor | None = None) -> Tensor:
+            extents: Tensor | None = None, at_end: bool = False) -> Tensor:
     """The output that predicts each completion token, with one row for each prompt. ids (P·G, T) -> (P·G, T, …)
 
     `extents` as in `pack`. `tape`, if any, was recorded while exactly these completions were sampled, and has nothing
-    for places beyond their extents.
+    for places beyond their extents. `at_end`: only the output that predicts the last token of each. -> (P·G, 1, …)
     """
     row = pack(prompts, ids, extents)
+    ends = row.ends(extents) if at_end and extents is not None else None
+    kept = _last(row.outputs) if ends is None else _at(ends)
     mask = aligned(row.mask(next(model.parameters()).dtype))
+    masks = [mask] * (model.config.num_hidden_layers - 1) + [kept(mask[:, 0])[:, None]]
 
-    def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return attend_rows(q, k, v, mask[:, :, -q.shape[2]:])
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend_rows(q, k, v, masks[layer])
     multiply = tape.replaying(row) if tape else product
-    return unpack(_run(model, interleaved(model), row.ids, _turns(model, row.positions), attend, row.outputs, multiply),
-                  row)
+    found = _run(model, interleaved(model), row.ids, _turns(model, row.positions), attend, kept, multiply)
+    if ends is None:
+        return unpack(found, row)
+    first = (ends[:, :, None] == ends[:, None]).byte().argmax(-1)  # equal completions have one output, bit for bit
+    return _at(first)(found).flatten(0, 1)[:, None]
 
 
 def steps(model: Network, prompts: Prompts, group_size: int, length: int,
@@ -154,7 +161,7 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
 
     rows = Branches(count, group_size, weight.device)
     multiply = product if tape is None else tape.recording(count * group_size * length)
-    logits = _run(model, matrices, prompts.ids, turns[:, :width], prefill, 1, multiply)[:, 0]
+    logits = _run(model, matrices, prompts.ids, turns[:, :width], prefill, _last(1), multiply)[:, 0]
     padded = None if prompts.mask.all() else bias(there, weight.dtype)[:, None, None]
     for seen in range(width, width + length):
         token = rows.extended(*(yield rows.spread(logits)))
@@ -162,7 +169,8 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
             layer[:, :seen].index_copy_(2, rows.copies, layer[:, :seen].index_select(2, rows.copied))
         mask = padded if padded is None else padded[rows.prompts, ..., :seen + 1]
         multiply = product if tape is None else tape.appending(rows.of, len(token))
-        logits = _run(model, matrices, token[:, None], turns[rows.prompts, seen:seen + 1], extend, 1, multiply)[:, 0]
+        turn = turns[rows.prompts, seen:seen + 1]
+        logits = _run(model, matrices, token[:, None], turn, extend, _last(1), multiply)[:, 0]
     yield rows.spread(logits)
 
 
@@ -178,28 +186,28 @@ def interleaved(model: Network) -> list[tuple[Tensor, Tensor]]:
 
 
 def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, turns: Tensor, attend: Attend,
-         keep: int, multiply: Multiply) -> Tensor:
-    """The equations above, and the head's output at the last `keep` positions. (B, S) -> (B, keep, …)"""
+         kept: Kept, multiply: Multiply) -> Tensor:
+    """The equations above, and the head's output at the positions that are kept. (B, S) -> (B, N, …)"""
     def rms(x: Tensor, scale: Tensor) -> Tensor:
         return rms_norm(x, scale, model.config.rms_norm_eps)
-
-    def ending(x: Tensor, last: int) -> Tensor:
-        """The last positions of each row. (B·S, H) -> (B·last, H)"""
-        return x if last == ids.shape[1] else x.view(*ids.shape, -1)[:, -last:].flatten(0, 1)
 
     trunk, head = _trunk(model), model.head if isinstance(model, Critic) else model.lm_head
 
     def run(number: int, x: Tensor, w_q: Tensor, w_k: Tensor) -> Tensor:
+        last = number + 1 == len(matrices)  # of other positions it computes keys and values alone
+
+        def cut(x: Tensor) -> Tensor:
+            return kept(x.view(*ids.shape, -1)).flatten(0, 1) if last else x
+
         layer = trunk.layers[number]
         attention, mlp = layer.self_attn, layer.mlp
-        last = keep if number + 1 == len(matrices) else ids.shape[1]  # of other positions only keys and values are used
         y = rms(x, layer.input_layernorm.weight)
-        given = (ending(y, last), w_q), (y, w_k), (y, attention.v_proj.weight)
+        given = (cut(y), w_q), (y, w_k), (y, attention.v_proj.weight)
         q, k, v = (multiply(each, weight).view(len(ids), -1, len(weight) // attention.head_dim, attention.head_dim)
                    for each, weight in given)
-        q, k, v = (each.transpose(1, 2) for each in (_rope(q, turns[:, -last:]), _rope(k, turns), v))
+        q, k, v = (each.transpose(1, 2) for each in (_rope(q, kept(turns) if last else turns), _rope(k, turns), v))
         seen = attend(number, q, k, v).transpose(1, 2).flatten(2)
-        x = multiply(seen.flatten(0, 1), attention.o_proj.weight, ending(x, last))
+        x = multiply(seen.flatten(0, 1), attention.o_proj.weight, cut(x))
         y = rms(x, layer.post_attention_layernorm.weight)
         inner = swiglu(multiply(y, mlp.gate_proj.weight), multiply(y, mlp.up_proj.weight))
         return multiply(inner, mlp.down_proj.weight, x)
@@ -209,7 +217,20 @@ def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, tur
         x = recompute.run(layer, run, number, x, *pair)
         passed(x, number + 1, len(matrices))
     found: Tensor = head(rms(x, trunk.norm.weight))
-    return found.view(len(ids), keep, -1)
+    return found.view(len(ids), -1, found.shape[-1])
+
+
+def _last(count: int) -> Kept:
+    """The last positions of each row."""
+    return lambda x: x[:, -count:]
+
+
+def _at(places: Tensor) -> Kept:
+    """These positions of each row. (B, N)"""
+    def kept(x: Tensor) -> Tensor:
+        starts = torch.arange(len(x), device=x.device)[:, None] * x.shape[1]
+        return x.flatten(0, 1).index_select(0, (starts + places).flatten()).view(*places.shape, *x.shape[2:])
+    return kept
 
 
 def _rope(x: Tensor, turns: Tensor) -> Tensor:

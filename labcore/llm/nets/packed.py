@@ -45,6 +45,11 @@ class Row:
         """The additive attention mask of the rows, see `bias`. (P, 1, R, R)"""
         return bias(self.sees[:, None], dtype)
 
+    def ends(self, extents: Tensor) -> Tensor:
+        """The position in the row from which the last token of each completion is predicted. (P·G,) -> (P, G)"""
+        last = (extents - 1).view(*self.places.shape[:2], 1)
+        return self.ids.shape[1] - self.outputs + _predicting(self.places).gather(2, last)[..., 0]
+
 
 def bias(sees: Tensor, dtype: torch.dtype) -> Tensor:
     """An additive attention mask: 0 where a token sees another, otherwise the lowest number of the dtype."""
@@ -114,9 +119,13 @@ def _sees(prompts: Prompts, places: Tensor, count: int) -> Tensor:
 def unpack(outputs: Tensor, row: Row) -> Tensor:
     """Outputs of the rows as outputs of completions. Completions that share a token get copies of its output; padding
     gets the output of the prompt's last token, which no one uses. (P, N, …) -> (P·G, T, …)"""
-    after = F.pad(row.places + 1, (1, 0))  # the prompt's end predicts the first token
     starts = torch.arange(len(outputs), device=outputs.device)[:, None, None] * outputs.shape[1]
-    return F.embedding((after + starts).flatten(0, 1), outputs.flatten(0, 1))
+    return F.embedding((_predicting(row.places) + starts).flatten(0, 1), outputs.flatten(0, 1))
+
+
+def _predicting(places: Tensor) -> Tensor:
+    """Which of a row's outputs predicts each token; the prompt's end predicts the first. (P, G, T−1) -> (P, G, T)"""
+    return F.pad(places + 1, (1, 0))
 
 
 def packed(model: nn.Module, prompts: Prompts, ids: Tensor, extents: Tensor | None = None) -> Tensor:

@@ -67,3 +67,26 @@ def test_what_counts_and_its_gradients_do_not_depend_on_padding(kind):
         found.append([outputs.detach(), *(weight.grad for weight in network.parameters())])
     for ours, theirs in zip(*reversed(found), strict=True):
         assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_the_last_outputs_and_their_gradients_are_those_of_whole_rows(kind):
+    network, found, ends = model(kind, dtype=torch.float64), [], EXTENTS.clamp(min=1)
+
+    def of_plain(*given):
+        return plain(*given)[torch.arange(len(IDS)), ends - 1][:, None]
+    for path in (of_plain, lambda *given: completion_outputs(*given, extents=ends, at_end=True)):
+        network.zero_grad(set_to_none=True)
+        outputs = path(network, prompts(), IDS)
+        (outputs * torch.randn(outputs.shape, generator=torch.Generator().manual_seed(1))).sum().backward()
+        found.append([outputs.detach(), *(weight.grad for weight in network.parameters())])
+    for ours, theirs in zip(*reversed(found), strict=True):
+        assert ours.shape == theirs.shape and (ours - theirs).norm() <= 1e-5 * theirs.norm()
+
+
+def test_equal_completions_have_one_last_output():
+    """A tie of two scores is exactly one: rounding differs with the place in a product."""
+    outputs = completion_outputs(model("llama"), prompts((3,)), IDS[[0, 1, 0, 2, 0]], extents=torch.tensor([4] * 5),
+                                 at_end=True)
+    assert torch.equal(outputs[0], outputs[2]) and torch.equal(outputs[0], outputs[4])
+    assert not torch.equal(outputs[0], outputs[1])
