@@ -52,7 +52,7 @@ def run(session: LlmSession) -> Iterator[Stage]:
     """Yield a Record per batch, None between the updates of one batch, and the other stages of a step."""
     with sampler_of(session):
         while session.step < session.spec.steps and not session.finished_because:  # a resumed run may be over
-            tape = Tape() if _begins_whole(session.knobs) else None
+            tape = Tape() if _can_use_tape(session.knobs) else None
             batch = collect(session, tape)
             yield Collected(batch)
             updates, moves = list[dict[str, float]](), session.moves
@@ -111,10 +111,12 @@ def updates_of(knobs: Mapping[str, Any]) -> int:
     return int(knobs.get("updates_per_batch", 1)) * int(knobs.get("mini_batches", 1))
 
 
-def _begins_whole(knobs: Mapping[str, Any]) -> bool:
-    """True if the first update of a step uses all completions of its first round of sampling, with the same weights."""
+def _can_use_tape(knobs: Mapping[str, Any]) -> bool:
+    """True if the first update of a step learns from all completions of the first round of sampling, with the weights
+    that sampled them, and compares no entropies with a quantile. The quantile is that of a pass without the tape, whose
+    entropies round differently, so a token that lies on it could be left out."""
     return (int(knobs.get("mini_batches", 1)) == 1 and not choices.SELECTION[knobs["selection"]].refills
-            and not off_policy(knobs))
+            and not off_policy(knobs) and knobs["top_entropy_share"] == 1)
 
 
 def update(session: LlmSession, rollout: Rollout, met: Met | None = None, tape: Tape | None = None,

@@ -122,9 +122,10 @@ def test_where_nothing_is_to_be_learnt_rounding_moves_no_weight():
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize("given", [
     {"algorithm": "grpo", "mini_batches": 2}, {"algorithm": "grpo", "dtype": "bf16"},
-    {"algorithm": "dapo"}, {"algorithm": "grpo", "gradient_checkpointing": True}],
+    {"algorithm": "dapo"}, {"algorithm": "grpo", "gradient_checkpointing": True},
+    {"algorithm": "grpo", "top_entropy_share": 0.5}],
     ids=["the first update is on a part", "sampler and trainer round differently", "groups of several rounds",
-         "layers are computed twice"])
+         "layers are computed twice", "entropies are compared with those of another pass"])
 def test_runs_whose_updates_cannot_take_it_record_none(given, monkeypatch):
     assert set(tapes_of(monkeypatch, **given, steps=1)) == {0}
 
