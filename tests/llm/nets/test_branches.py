@@ -7,7 +7,7 @@ from labcore.llm.nets import llama
 from labcore.llm.nets.branches import Branches
 from labcore.llm.sampler import sample
 from tests.llm.nets.test_llama import network
-from tests.llm.tools import prompts
+from tests.llm.tools import LENGTHS, prompts
 
 CPU = torch.device("cpu")
 
@@ -54,6 +54,22 @@ def test_a_pass_has_as_few_rows_as_there_are_beginnings(monkeypatch):
     sizes.clear()
     sample(model, asked, 8, max_new_tokens=6, eos=1, generator=torch.Generator().manual_seed(0), greedy=True)
     assert set(sizes) == {len(asked)}
+
+
+@pytest.mark.parametrize("given", [{}, {"top_p": 0.7}, {"min_p": 0.2, "temperature": 0.7}, {"repetition_penalty": 1.4}])
+@pytest.mark.parametrize("lengths, group_size, length", [(LENGTHS, 8, 9), ((5,), 1, 6), ((4, 4), 3, 1)])
+def test_the_draws_do_not_depend_on_what_is_shared(lengths, group_size, length, given, monkeypatch):
+    """Completions end with one of two tokens. Without sharing, as on a GPU, each has a row to the end of sampling."""
+    found, model = [], network()
+    for extended in (Branches.extended, lambda rows, token, _: rows._apart(token)):
+        monkeypatch.setattr(Branches, "extended", extended)
+        generator = torch.Generator().manual_seed(0)
+        drawn = sample(model, prompts(lengths), group_size, max_new_tokens=length, eos=(1, 4), generator=generator,
+                       **given)
+        found.append((drawn, generator.get_state()))
+    (shared, after), (apart, then) = found
+    assert torch.equal(shared.ids, apart.ids) and torch.equal(shared.mask, apart.mask) and torch.equal(after, then)
+    torch.testing.assert_close(shared.logprobs, apart.logprobs, rtol=1e-5, atol=1e-5)
 
 
 def test_elsewhere_than_on_a_processor_each_completion_has_a_row():
