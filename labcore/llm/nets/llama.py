@@ -144,8 +144,8 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
     there = F.pad(prompts.mask, (0, length), value=True)
     turns = _turns(model, (there.cumsum(1) - 1).clamp(min=0))
     sees = there[:, None, None, :width] & there.new_ones(width, width).tril()
-    # Of each layer the keys and the values, time first: what a step writes, and what it reads, is in one piece.
-    # A tensor for each layer, so that they fit into gaps that the last update left.
+    # Of each layer the keys and the values, time first: what a step writes, and what it reads at each token, is in one
+    # piece. A tensor for each layer, so that they fit into gaps that the last update left.
     size = (2, width + length, count * group_size, model.config.num_key_value_heads, _head_size(model))
     cache = [weight.new_empty(size) for _ in matrices]
 

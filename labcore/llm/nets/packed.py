@@ -3,13 +3,13 @@
     row       p p p p  a a b  c c          G = 2 completions, aab and aacc, of one prompt: their common prefix aa is
     position  0 1 2 3  4 5 6  6 7          in the row once, because the model's output for it is the same
 
-The row has neither the padding behind a completion nor its last token, because nothing is predicted from them.
+The row has neither the last token of a completion nor the padding behind it, because nothing is predicted from them.
 
 A mask lets each token see the prompt and the earlier tokens of its own completion, and no other completion. Compared
 with `forward.shared` it saves the key-value cache and its copies, but attends to more keys, most of them masked.
-Prefixes are shared on the CPU only: on other devices a width that depends on the tokens would force a synchronisation
-at each pass. Models whose positions or attention windows depend on the place in the row cannot be packed, because a row
-holds several completions.
+Prefixes are shared and padding is left out on the CPU only: on other devices a width that depends on the tokens would
+force a synchronisation at each pass. Models whose positions or attention windows depend on the place in the row cannot
+be packed, because a row holds several completions.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def places_of(tokens: Tensor, extents: Tensor | None = None) -> tuple[Tensor, in
 
 
 def apart(tokens: Tensor) -> tuple[Tensor, int]:
-    """A place for each token, without sharing. (P, G, L) -> (P, G, L), and the number of places"""
+    """A place for each token, padding included, without sharing. (P, G, L) -> (P, G, L), and the number of places"""
     count = tokens[0].numel()
     return torch.arange(count, device=tokens.device).view(tokens.shape[1:]).expand_as(tokens), count
 
