@@ -146,14 +146,14 @@ def alt(chosen: Chosen, key: str, lines: Lines) -> str:
 
 def words(chosen: Chosen, key: str = "") -> str:
     """The caption of the lines: their mean, their band and their smoothing."""
-    several = any(len(group.traces) > 1 for group in chosen.groups)
-    few = several and any(len(group.traces) < FEWEST for group in chosen.groups)
+    seeds = [len(group.traces) for group in chosen.groups]
+    several, whole = max(seeds, default=0) > 1, chosen.place.traces or any(1 < count < FEWEST for count in seeds)
     parts = ["Mean over seeds with its 95 % bootstrap band, up to the last step that all of them reached; faint: "
-             f"single seeds{'' if few or chosen.place.traces else ' beyond it'}"
+             f"single seeds{'' if whole else ' beyond it'}"
              if several else "One line for each run"]
     if smoothing := chosen.smoothing(key):
         parts.append(f"smoothed {smoothing:g}" + (", bands unsmoothed" if several else ", raw values faint"))
-    if few:
+    if several and min(seeds) < FEWEST:
         parts.append(f"no band for fewer than {FEWEST} seeds")
     if left := basis(chosen):
         parts.append(left)

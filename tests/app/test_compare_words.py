@@ -269,6 +269,14 @@ def test_the_mean_of_two_seeds_is_a_mean_without_an_interval():
     assert "[" not in wording.results(table, {look["label"]: look for look in look_of(chosen)})
 
 
+@pytest.mark.parametrize("seeds, whole", [((3,), False), ((3, 1), False), ((3, 2), True)])
+def test_the_caption_says_whether_seeds_are_drawn_before_the_end_of_their_mean(seeds, whole):
+    chosen = chosen_of([tools.stored(Store(), [0.5, 0.6], seed=seed, algorithm=algorithm)
+                        for count, algorithm in zip(seeds, ("grpo", "rloo"), strict=False) for seed in range(count)])
+    assert ("single seeds beyond it" in curves.words(chosen)) == (not whole)
+    assert ("no band" in curves.words(chosen)) == (min(seeds) < 3)
+
+
 def test_the_curves_as_they_are_drawn_as_a_file(three):
     rows = read(export.plotted(chosen_of(three, smooth=0.5)))
     line = [row for row in rows if row["group"] == "GRPO" and row["what"] == "mean" and row["smoothing"] == "0.5"]
