@@ -142,12 +142,14 @@ def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: 
 @retried
 @torch.no_grad()
 def given_answers(session: LlmSession, prompts: Prompts, answers: Completions) -> tuple[float, float]:
-    """The loss on given answers, per token, and the share of their tokens that are the policy's first choice."""
+    """The loss on given answers, per token, and the share of their tokens that are the policy's first choice. The loss
+    is the run's own if it has a teacher, else −log π: DFT's own loss is near 0 at tokens that the policy finds
+    impossible, so it falls also while the policy memorises its rows."""
     loss, right = 0.0, 0
     for some, rows in micro_batches(session.policy, prompts, answers.ids, session.room):
         ids, mask = answers.ids[rows], answers.mask[rows]
-        losses, _, _, likeliest, *_ = _passed(session, prompts[some], ids)
-        loss += float((losses * mask).sum())
+        losses, logprobs, _, likeliest, *of_teacher = _passed(session, prompts[some], ids)
+        loss += float(((losses if of_teacher else -logprobs) * mask).sum())
         right += int(((likeliest == ids) & mask).sum())
     total = int(answers.mask.sum())
     return loss / total, right / total
