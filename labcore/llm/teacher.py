@@ -40,7 +40,8 @@ def asked(session: LlmSession, prompts: Prompts, completions: Completions) -> tu
     measure = partial(_with_likeliest, temperature=session.knobs["temperature"])
     for some, rows in micro_batches(teacher, prompts, completions.ids, session.room):
         with precision(teacher, session.knobs["dtype"]):
-            parts.append(at_tokens(teacher, prompts[some], completions.ids[rows], measure))
+            parts.append(at_tokens(teacher, prompts[some], completions.ids[rows], measure,
+                                   extents=completions.extents[rows]))
     logprobs, likeliest = (torch.cat(column) for column in zip(*parts, strict=True))
     return logprobs.masked_fill(~completions.mask, 0), likeliest
 
