@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from labcore.classic.envs.maze_text import from_json, unfinished
@@ -50,6 +51,7 @@ def signs(maze) -> list[list[str]]:
     return [[cell.kind for cell in row] for row in maze.cells]
 
 
+@pytest.mark.long
 def test_q_learning_untouched_learns_and_shows_where_to_go(page: Page, server: Server) -> None:
     canvas = board(page, server, "?steps=3000")  # so that it still goes when it is stopped
     page.get_by_role("button", name=RUN).click(timeout=SLOW)
@@ -71,7 +73,7 @@ def test_q_learning_untouched_learns_and_shows_where_to_go(page: Page, server: S
     expect(page.get_by_role("button", name=re.compile("^Newest episode, step"))).to_be_visible(timeout=SLOW)
     assert page.locator(".rl-episode .rl-count").inner_text() == held
     assert page.evaluate("document.activeElement === window.before && window.before.isConnected")
-    page.get_by_role("button", name=re.compile("^Stop")).click()
+    page.get_by_role("button", name=re.compile("^Stop Shortcut")).click()
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
 
@@ -97,6 +99,7 @@ def test_an_episode_is_played_move_by_move_and_earlier_sweeps_are_found(moving: 
     expect(page.locator(".rl-episode p")).to_contain_text("The episode of step 6", timeout=SLOW)
 
 
+@pytest.mark.long
 def test_what_is_painted_is_in_the_link_and_in_the_run(page: Page, server: Server) -> None:
     canvas = board(page, server, "?task=corridors&steps=5&pace=0")
     drag(canvas, (8, 8), (0, 0), (0, 0))  # the start itself: a stroke of one cell
