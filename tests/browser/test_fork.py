@@ -15,6 +15,7 @@ from labcore.runs.store.store import Store
 from labcore.runs.titles import title
 from labcore.workers.worker import drive
 from tests.browser.conftest import Server
+from tests.browser.test_script_texts import settled
 
 SLOW = 60_000
 SMALL = {"sft_steps": 0, "prompts_per_step": 8, "group_size": 8, "max_new_tokens": 4, "reward_shape": "shaped"}
@@ -63,7 +64,7 @@ def fork(page: Page, server: Server, store: Store, parent: str, beta: str) -> st
     expect(page.get_by_text("This run, forked from")).to_be_visible(timeout=SLOW)
     child = re.search(r"run=([\w-]+)", page.url)[1]
     expect(page.get_by_role("button", name="Another seed")).to_be_visible(timeout=SLOW)  # it is finished
-    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for(timeout=SLOW)
+    settled(page)
     expect(page.get_by_text("12 of 12 steps")).to_be_visible(timeout=SLOW)
     return child
 

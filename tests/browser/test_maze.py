@@ -12,6 +12,7 @@ from tests.browser.conftest import Server
 from tests.browser.hand import grabbed
 from tests.browser.test_clock import COVERED
 from tests.browser.test_llm_lab import SLOW
+from tests.browser.test_script_texts import settled
 
 RETURNS = """() => (document.querySelector('.rl-live-chart .rl-plot')?.data ?? [])
     .find(trace => trace.name === 'Return')?.y ?? []"""
@@ -144,7 +145,7 @@ def test_a_goal_without_a_way_is_said_a_maze_is_saved_and_loaded_and_a_bad_file_
         upload.set_input_files(file)
         if file == bad:
             expect(page.get_by_text(re.compile(r"The maze holds '\?'"))).to_be_visible(timeout=SLOW)
-            page.keyboard.press("Escape")
+            settled(page)
             expect(upload).to_have_count(0, timeout=SLOW)  # else the next file goes into what is about to close
     page.wait_for_url(re.compile("maze=SG"), timeout=SLOW)
     assert "gamma=0.5" in page.url
