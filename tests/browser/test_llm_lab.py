@@ -113,8 +113,7 @@ def finished(server: Server) -> str:
 
 
 def test_the_curve_rises_and_the_export_loads(page: Page, server: Server, finished: str, tmp_path: Path) -> None:
-    page.goto(f"{server.url}/llm?run={finished}")
-    page.get_by_role("tab", name="Export").click(timeout=SLOW)
+    page.goto(f"{server.url}/llm?run={finished}&tab=Export")
     with page.expect_download(timeout=SLOW) as download:
         page.get_by_role("button", name="Download everything (zip)").click(timeout=SLOW)
     packed = tmp_path / "run.zip"

@@ -7,7 +7,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from labcore.classic.envs.maze_text import from_json, unfinished
+from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
+from labcore.workers.worker import drive
 from tests.browser.conftest import Server
 from tests.browser.hand import grabbed
 from tests.browser.test_clock import COVERED
@@ -78,10 +80,14 @@ def test_q_learning_untouched_learns_and_shows_where_to_go(page: Page, server: S
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
 
-def test_an_episode_is_played_move_by_move_and_earlier_sweeps_are_found(moving: Page, server: Server) -> None:
+def test_an_episode_is_played_move_by_move_and_earlier_sweeps_are_found(
+        moving: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     page = moving
-    board(page, server, "?task=textbook&steps=6&pace=0")
-    page.get_by_role("button", name=RUN).click(timeout=SLOW)
+    monkeypatch.setenv("RL_LAB_HOME", str(server.home))
+    store = Store()
+    run_id = store.create(make(kind="maze", algorithm_key="q_learning", task_key="textbook", steps=6), mine=True)
+    assert drive(store, run_id) == "finished"
+    board(page, server, f"?run={run_id}")
     expect(page.get_by_text("Finished").first).to_be_visible(timeout=SLOW)
     count = page.locator(".rl-episode .rl-count")
     expect(count).to_have_text(re.compile(r"^move (\d+) of \1$"), timeout=SLOW)
