@@ -142,7 +142,8 @@ def dialogs_show_text(page: Page, *buttons: str) -> None:
         expect(dialog).to_be_hidden(timeout=SLOW)
 
 
-@pytest.mark.parametrize("tabs", [["Events", "Data"], pytest.param([], id="all", marks=pytest.mark.long)])
+@pytest.mark.parametrize("tabs", [pytest.param(["Events", "Data"], id="two"),
+                                  pytest.param([], id="all", marks=pytest.mark.long)])
 def test_every_tab_of_a_run_and_the_dialog_of_a_fork(page: Page, opened, runs: dict[str, str], tabs) -> None:
     opened(f"llm?run={runs['llm']}")
     shown_as_text(page, "llm", "<b class=bad>1</b>")
