@@ -1,8 +1,8 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and the tests.
 # make format: autopep8 fixes spaces and indentation.   make formatted: fails if it would change a file.
 # make docs: the site of docs/ in build/site; it fails where a link leads nowhere.
-# make test-long: what trains for long (lessons, over-optimisation, the shipped bases), and every row and pair of choices
-# where make test tries one of each sort; no part of make test.
+# make test-long: what trains for long (lessons, over-optimisation, the shipped bases), every row and pair of choices
+# where make test tries one of each sort, and longer ways through the pages in a browser; no part of make test.
 # make test-real: the whole way with a real instruct model of 135 M parameters (98 MB to download); no part of make test.
 # make mutants: faults put into the engine one by one, each of which a test has to notice; long, and no part of make test.
 # make soak: kills, full disks, bad inputs and a loaded store for half an hour (make soak MINUTES=3: for three
@@ -34,6 +34,7 @@ test:
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.browser.chromium
 	$(BIN)/python -m pytest -m long -n 2 --dist loadfile --no-loadscope-reorder
 
 test-real: $(VENV)/dev.stamp

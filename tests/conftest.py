@@ -34,8 +34,8 @@ class OneBrowser(LoadFileScheduling):
         return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
 
 
-# The browser tests are first: one process needs minutes for them, and none should wait for it at the end. Tests that
-# wait for processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
+# The browser tests are first: only one process has them, and none should wait for it at the end. Tests that wait for
+# processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
 EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/test_", "tests/llm/sizing/", "tests/llm/")
 
 
@@ -47,8 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The browser tests need longest, so the other processes leave them the cores: to the browser and the server most
-    of these, to runs that a page waits for, which give way as well, their share."""
+    """Only one process has the browser tests, so the others leave it the cores: to the browser and the server most of
+    these, to runs that a page waits for, which give way as well, their share."""
     others = "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith(EARLY[0])
     if others and os.getsid(0) != os.getpid():
         from labcore.workers.children import give_way

@@ -84,7 +84,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(tmp_path_factory.mktemp("lab"))
     yield server
+    family = psutil.Process(server.process.pid).children(recursive=True)
     server.stop()
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert family and not alive
 
 
 OPEN = ExitStack()  # the browser of this process

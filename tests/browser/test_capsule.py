@@ -24,6 +24,7 @@ def labcore(monkeypatch, capsys):
     return said
 
 
+@pytest.mark.long
 def test_a_capsule_goes_out_is_replayed_and_comes_back(server: Server, page: Page, labcore, tmp_path):
     told = labcore(server.home, "run", "--kind", "maze", "--algorithm", "sarsa", "--steps", "20", "--json")
     run_id = json.loads(told)["run"]

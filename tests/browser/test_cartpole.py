@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server, away
@@ -24,6 +25,7 @@ def start_run(page: Page, server: Server, query: str = "") -> str:
     return re.search(r"run=([\w.-]+)", page.url)[1]
 
 
+@pytest.mark.long
 def test_the_return_rises_the_link_finds_the_run_and_the_policies_play(page: Page, server: Server) -> None:
     start_run(page, server, "?steps=24")
     address = away(page, server)
@@ -63,6 +65,7 @@ def test_the_return_rises_the_link_finds_the_run_and_the_policies_play(page: Pag
     expect(page.locator("[data-testid=stException]")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_world_is_typed_in_or_refused_in_a_sentence(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/cartpole")
     world = page.get_by_role("combobox", name=re.compile("World"))

@@ -123,6 +123,7 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
     assert shown and not any(shown)
 
 
+@pytest.mark.long
 def test_a_knobs_change_is_named_among_verdicts_and_a_click_asks_what_if(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "grpo")
@@ -138,6 +139,7 @@ def test_a_knobs_change_is_named_among_verdicts_and_a_click_asks_what_if(
     expect(page.get_by_role("dialog")).to_be_visible(timeout=SLOW)
 
 
+@pytest.mark.long
 def test_a_spike_and_the_run_before_leave_room_for_the_lines(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     before, run_id = (run_of(server, monkeypatch, "grpo") for _ in range(2))
@@ -168,6 +170,7 @@ LOOK = """() => { window.looks = [];
         step(text(".rl-run")), step(text(".rl-scrubber output"))]), 10); }"""
 
 
+@pytest.mark.long
 def test_status_tiles_charts_and_scrubber_are_of_one_step_at_every_moment(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "grpo", steps=4, state="running")
@@ -190,6 +193,7 @@ def test_status_tiles_charts_and_scrubber_are_of_one_step_at_every_moment(
     store.set_state(run_id, "stopped")
 
 
+@pytest.mark.long
 def test_a_researcher_sees_all_charts_and_the_link_says_so(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "ppo")
@@ -208,6 +212,7 @@ def test_a_researcher_sees_all_charts_and_the_link_says_so(
     assert {"Entropy", "KL to the reference"} <= set(page.evaluate(TITLES))
 
 
+@pytest.mark.long
 def test_charts_have_no_axes_before_their_first_values_and_stay_open_when_these_come(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = run_of(server, monkeypatch, "grpo", steps=0)

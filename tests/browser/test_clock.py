@@ -3,6 +3,7 @@
 import io
 import re
 
+import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
@@ -39,6 +40,7 @@ def colours_above_the_scrubber(page: Page) -> int:
     return len(Image.open(io.BytesIO(strip)).convert("RGB").getcolors(1 << 16))
 
 
+@pytest.mark.long
 def test_one_step_everywhere(page: Page, server: Server, waiting: str) -> None:
     last = 4
     page.goto(f"{server.url}/llm?run={waiting}")

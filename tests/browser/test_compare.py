@@ -32,6 +32,7 @@ def drawn(page: Page, names: str, charts: int = 2) -> None:
                            timeout=SLOW)
 
 
+@pytest.mark.long
 def test_a_large_sweep_shows_its_pictures_and_its_ranking(page: Page, server: Server, store: Store) -> None:
     spec = make(algorithm_key="grpo", task_key="sort", steps=3)
     axes = {"learning_rate": [1e-4, 3e-4, 1e-3, 3e-3, 1e-2], "beta": [0.0, 0.02, 0.05, 0.1, 0.2]}
@@ -98,6 +99,7 @@ def test_seeds_make_a_band_lines_can_be_hidden_and_the_table_names_the_winner(pa
     expect(page.locator(".rl-results tbody tr").nth(1)).to_contain_text("tie with RLOO, P 0.", timeout=SLOW)
 
 
+@pytest.mark.long
 def test_help_leaves_the_navigation_free_and_escape_closes_what_was_opened(page: Page, server: Server,
                                                                            store: Store) -> None:
     run = tools.stored(store, [0.5] * 3)
@@ -135,6 +137,7 @@ def test_help_leaves_the_navigation_free_and_escape_closes_what_was_opened(page:
     expect(page.locator(".rl-compare-chart .ytick")).not_to_have_count(0, timeout=SLOW)
 
 
+@pytest.mark.long
 def test_all_of_a_plane_is_in_sight_and_a_name_leaves_the_ends_of_runs_free(page: Page, server: Server,
                                                                             store: Store) -> None:
     """Seeds end above and below the mean; the first rows of each lie far to the right."""

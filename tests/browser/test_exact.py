@@ -2,12 +2,14 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server, away
 from tests.browser.test_llm_lab import SLOW, fits
 
 
+@pytest.mark.long
 def test_a_run_stands_beside_its_truth(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/exact?steps=6&prompts_per_step=8")
     expect(page.get_by_text("the same first policy for every seed")).to_be_visible(timeout=SLOW)

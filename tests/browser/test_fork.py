@@ -9,11 +9,13 @@ from labcore.analysis.doctor import doctor
 from labcore.analysis.doctor.finding import Change, Finding
 from labcore.catalog.metrics import METRICS
 from labcore.runs.files import paths
+from labcore.runs.fork import fork_spec
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from labcore.runs.titles import title
 from labcore.workers.worker import drive
-from tests.browser.conftest import Server, away
+from tests.browser.conftest import Server
+from tests.browser.test_script_texts import settled
 
 SLOW = 60_000
 SMALL = {"sft_steps": 0, "prompts_per_step": 8, "group_size": 8, "max_new_tokens": 4, "reward_shape": "shaped"}
@@ -61,13 +63,19 @@ def fork(page: Page, server: Server, store: Store, parent: str, beta: str) -> st
     dialog.get_by_role("button", name="Fork from step 5").click()
     expect(page.get_by_text("This run, forked from")).to_be_visible(timeout=SLOW)
     child = re.search(r"run=([\w-]+)", page.url)[1]
-    page.goto(away(page, server))
+    expect(page.get_by_role("button", name="Another seed")).to_be_visible(timeout=SLOW)  # it is finished
+    settled(page)
     expect(page.get_by_text("12 of 12 steps")).to_be_visible(timeout=SLOW)
     return child
 
 
-def test_a_fork_grows_from_its_parents_point_and_is_forked_compared_and_advised(
-        page: Page, server: Server, parent: tuple[Store, str]) -> None:
+def drawn(page: Page, line: str) -> dict[str, list[list[float]]]:
+    """The lines of all charts, once this one has the eight points of a fork."""
+    page.wait_for_function(f"() => ({LINES})()['{line}']?.length === 8", timeout=SLOW)
+    return page.evaluate(LINES)
+
+
+def test_a_fork_grows_from_its_parents_point(page: Page, server: Server, parent: tuple[Store, str]) -> None:
     store, run_id = parent
     other = fork(page, server, store, run_id, "2")
     assert learnt(store, other)[0]["reward"] == learnt(store, run_id)[0]["reward"]  # sampled before β counted
@@ -78,17 +86,25 @@ def test_a_fork_grows_from_its_parents_point_and_is_forked_compared_and_advised(
     assert page.locator(".rl-tile").all_inner_texts() == tiles != []
     expect(page.get_by_text("Of another run")).to_have_count(0)
     new, above = (title(store.run(each)) for each in (other, run_id))
-    page.wait_for_function(f"() => ({LINES})()['{new} · {KL}']?.length === 8", timeout=SLOW)
-    lines = page.evaluate(LINES)
+    lines = drawn(page, f"{new} · {KL}")
     assert [line for line in lines if above in line and "KL" in line] == [f"{above} · {KL}"], "its first metric alone"
     expect(page.locator(WORDS, has_text="fork").first).to_be_attached(timeout=SLOW)
     expect(page.locator(WORDS, has_text="0.04 → 0.5")).to_have_count(0)  # the parent's change came after the fork
     assert lines[f"{new} · {KL}"][0] == lines[f"{above} · {KL}"][4]
     assert lines[f"{new} · {KL}"] != lines[f"{above} · {KL}"][4:]
 
+
+@pytest.mark.long
+def test_a_fork_is_smoothed_anew_forked_and_compared_and_its_parent_is_advised(
+        page: Page, server: Server, parent: tuple[Store, str]) -> None:
+    store, run_id = parent
+    other = store.create(fork_spec(store, run_id, 5, knobs={"beta": 2.0}), mine=True)
+    assert drive(store, other) == "finished"
+    new, above = (title(store.run(each)) for each in (other, run_id))
+    page.goto(f"{server.url}/llm?run={other}")
+    lines = drawn(page, f"{new} · {KL}")
     page.goto(f"{server.url}/llm?run={other}&smooth=0.9")
-    page.wait_for_function(f"() => ({LINES})()['{new} · {KL}']?.length === 8", timeout=SLOW)
-    smooth = page.evaluate(LINES)
+    smooth = drawn(page, f"{new} · {KL}")
     for line, place in ((f"{new} · {KL}", 1), (f"{above} · {KL}", 5)):  # anew after the fork, and after the marker
         assert smooth[line][place] == lines[line][place] and smooth[line][place + 1] != lines[line][place + 1]
     assert smooth[f"{new} · {KL}"][0] == smooth[f"{above} · {KL}"][4]

@@ -210,6 +210,7 @@ def test_effective_action_space(page: Page) -> None:
     assert found["few"] == near([0.6, 1, 1, 1, 1])
 
 
+@pytest.mark.long
 def test_pictures_follow_the_hand_and_the_keys(page: Page, server: Server) -> None:
     """No drag reruns the page; what is seen changes with the hand, and the words for screen readers with it."""
     page.goto(f"{server.url}/foundations?section=variance")

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
+from tests.every import now
 
 SLOW = 60_000  # ms
 SIZES = ((1024, 768), (1280, 720), (1366, 768), (1600, 900), (390, 667))
@@ -25,7 +26,7 @@ INSIDE = """() => [...document.querySelectorAll('.st-key-side')].every(panel => 
 MARKUP = re.compile(r"\*\*|:\w+\[|\$|\\|`")
 
 
-@pytest.mark.parametrize("kind", TASK)
+@pytest.mark.parametrize("kind", now(TASK, "llm"))
 def test_what_is_set_first_is_seen_without_scrolling_and_heard_as_plain_words(page: Page, server: Server,
                                                                               kind: str) -> None:
     page.goto(f"{server.url}/{kind}{MANY if kind == 'cartpole' else ''}")

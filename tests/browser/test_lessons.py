@@ -11,6 +11,7 @@ from tests.browser.hand import grabbed
 from tests.browser.test_llm_lab import SLOW, fits
 
 
+@pytest.mark.long
 def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/lessons")
     page.get_by_role("button", name="How far back does one success count?").click(timeout=SLOW)
@@ -37,6 +38,7 @@ def test_predict_run_and_see_the_verdict(page: Page, server: Server) -> None:
     expect(page.get_by_text("The claim holds, as you predicted")).to_be_visible(timeout=SLOW)
 
 
+@pytest.mark.long
 def test_no_row_of_cards_has_a_hole_and_all_pictures_have_one_size(page: Page, server: Server) -> None:
     """Some topics have an odd number of lessons, so a card may be alone in its row."""
     page.goto(f"{server.url}/lessons")

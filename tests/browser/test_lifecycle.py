@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 import streamlit
 from playwright.sync_api import Page, expect
 
@@ -22,6 +23,7 @@ def family(server: Server) -> list[psutil.Process]:
     return psutil.Process(server.process.pid).children(recursive=True)
 
 
+@pytest.mark.long
 def test_stopping_the_lab_loses_nothing(page: Page, tmp_path: Path) -> None:
     """One run through two labs: each is stopped in another way, and the second resumes it from Home."""
     store = Store(f"sqlite:///{tmp_path / 'lab.db'}")

@@ -3,14 +3,18 @@
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from labcore.classic.envs.maze_text import from_json, unfinished
+from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
+from labcore.workers.worker import drive
 from tests.browser.conftest import Server
 from tests.browser.hand import grabbed
 from tests.browser.test_clock import COVERED
 from tests.browser.test_llm_lab import SLOW
+from tests.browser.test_script_texts import settled
 
 RETURNS = """() => (document.querySelector('.rl-live-chart .rl-plot')?.data ?? [])
     .find(trace => trace.name === 'Return')?.y ?? []"""
@@ -50,6 +54,7 @@ def signs(maze) -> list[list[str]]:
     return [[cell.kind for cell in row] for row in maze.cells]
 
 
+@pytest.mark.long
 def test_q_learning_untouched_learns_and_shows_where_to_go(page: Page, server: Server) -> None:
     canvas = board(page, server, "?steps=3000")  # so that it still goes when it is stopped
     page.get_by_role("button", name=RUN).click(timeout=SLOW)
@@ -71,14 +76,18 @@ def test_q_learning_untouched_learns_and_shows_where_to_go(page: Page, server: S
     expect(page.get_by_role("button", name=re.compile("^Newest episode, step"))).to_be_visible(timeout=SLOW)
     assert page.locator(".rl-episode .rl-count").inner_text() == held
     assert page.evaluate("document.activeElement === window.before && window.before.isConnected")
-    page.get_by_role("button", name=re.compile("^Stop")).click()
+    page.get_by_role("button", name=re.compile("^Stop Shortcut")).click()
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
 
-def test_an_episode_is_played_move_by_move_and_earlier_sweeps_are_found(moving: Page, server: Server) -> None:
+def test_an_episode_is_played_move_by_move_and_earlier_sweeps_are_found(
+        moving: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     page = moving
-    board(page, server, "?task=textbook&steps=6&pace=0")
-    page.get_by_role("button", name=RUN).click(timeout=SLOW)
+    monkeypatch.setenv("RL_LAB_HOME", str(server.home))
+    store = Store()
+    run_id = store.create(make(kind="maze", algorithm_key="q_learning", task_key="textbook", steps=6), mine=True)
+    assert drive(store, run_id) == "finished"
+    board(page, server, f"?run={run_id}")
     expect(page.get_by_text("Finished").first).to_be_visible(timeout=SLOW)
     count = page.locator(".rl-episode .rl-count")
     expect(count).to_have_text(re.compile(r"^move (\d+) of \1$"), timeout=SLOW)
@@ -97,6 +106,7 @@ def test_an_episode_is_played_move_by_move_and_earlier_sweeps_are_found(moving: 
     expect(page.locator(".rl-episode p")).to_contain_text("The episode of step 6", timeout=SLOW)
 
 
+@pytest.mark.long
 def test_what_is_painted_is_in_the_link_and_in_the_run(page: Page, server: Server) -> None:
     canvas = board(page, server, "?task=corridors&steps=5&pace=0")
     drag(canvas, (8, 8), (0, 0), (0, 0))  # the start itself: a stroke of one cell
@@ -141,7 +151,7 @@ def test_a_goal_without_a_way_is_said_a_maze_is_saved_and_loaded_and_a_bad_file_
         upload.set_input_files(file)
         if file == bad:
             expect(page.get_by_text(re.compile(r"The maze holds '\?'"))).to_be_visible(timeout=SLOW)
-            page.keyboard.press("Escape")
+            settled(page)
             expect(upload).to_have_count(0, timeout=SLOW)  # else the next file goes into what is about to close
     page.wait_for_url(re.compile("maze=SG"), timeout=SLOW)
     assert "gamma=0.5" in page.url

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server, away
@@ -16,6 +17,7 @@ APART = """() => [...document.querySelectorAll('.rl-rail li')].every(stage => {
 })"""
 
 
+@pytest.mark.long
 def test_from_a_reward_model_to_rl_and_to_labels_of_ones_own(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/llm?task=reviews&algorithm=reward_model&steps=4&sft_steps=6&eval_pairs=32")
     rail = page.locator(".rl-rail")
@@ -48,7 +50,7 @@ def test_from_a_reward_model_to_rl_and_to_labels_of_ones_own(page: Page, server:
     expect(rl).to_contain_text(re.compile(r"RLOO reviews #\d+.*proxy −?\d.*gold 0"), timeout=SLOW)
     expect(page.get_by_text("Proxy and gold against √KL")).to_be_visible(timeout=SLOW)
     expect(page.locator(".rl-figure-chart [role=img]").last).to_have_attribute("aria-label", re.compile("gold"))
-    page.get_by_role("button", name=re.compile("^Stop")).click()
+    page.get_by_role("button", name=re.compile("^Stop Shortcut")).click()
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
     model.get_by_role("button", name=re.compile("Reward model")).click()
     page.wait_for_url(reward_model, timeout=SLOW)

@@ -46,6 +46,7 @@ def run(server: Server) -> str:
     return run_id
 
 
+@pytest.mark.long
 def test_every_token_is_reached_only_those_in_sight_are_drawn_and_long_answers_unfold(page: Page, server: Server,
                                                                                       run: str) -> None:
     page.goto(f"{server.url}/llm?run={run}&tab=Microscope")

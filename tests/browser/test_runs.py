@@ -91,6 +91,7 @@ def test_the_time_is_in_sight_and_runs_are_starred_tagged_deleted_and_had_back(p
     page.wait_for_url(re.compile(f"run={shelf[2]}"), timeout=SLOW)
 
 
+@pytest.mark.long
 def test_an_address_without_a_page_says_so_and_leads_to_the_one_that_was_meant(page: Page, server: Server) -> None:
     page.goto(f"{server.url}/rums?find=grpo")
     expect(page.get_by_text("This lab has no page called “rums”. Did you mean Runs?")).to_be_visible(timeout=SLOW)
@@ -103,6 +104,7 @@ def test_an_address_without_a_page_says_so_and_leads_to_the_one_that_was_meant(p
     expect(page.get_by_role("button", name=re.compile("^Run"))).to_be_visible(timeout=SLOW)
 
 
+@pytest.mark.long
 def test_the_name_of_an_address_is_shown_as_it_stands(page: Page, server: Server) -> None:
     name = "www.evil.com now a@b.co :bug: a&amp;b __b__ -> ![x](y)"
     page.goto(f"{server.url}/{quote(name, safe='')}")
@@ -112,6 +114,7 @@ def test_the_name_of_an_address_is_shown_as_it_stands(page: Page, server: Server
     expect(told.locator("a, span, img, em, strong")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_from_home_one_chooses_a_theme_a_page_and_the_clip_s_run_live(moving: Page, server: Server) -> None:
     page = moving
     page.goto(server.url)

@@ -142,11 +142,13 @@ def dialogs_show_text(page: Page, *buttons: str) -> None:
         expect(dialog).to_be_hidden(timeout=SLOW)
 
 
-def test_every_tab_of_a_run_and_the_dialog_of_a_fork(page: Page, opened, runs: dict[str, str]) -> None:
+@pytest.mark.parametrize("tabs", [pytest.param(["Events", "Data"], id="two"),
+                                  pytest.param([], id="all", marks=pytest.mark.long)])
+def test_every_tab_of_a_run_and_the_dialog_of_a_fork(page: Page, opened, runs: dict[str, str], tabs) -> None:
     opened(f"llm?run={runs['llm']}")
     shown_as_text(page, "llm", "<b class=bad>1</b>")
     dialogs_show_text(page, "Fork")
-    for name in page.get_by_role("tab").all_inner_texts():
+    for name in tabs or page.get_by_role("tab").all_inner_texts():
         page.get_by_role("tab", name=name, exact=True).click()
         settled(page)
         shown_as_text(page, name)
@@ -158,6 +160,7 @@ def test_the_check_finds_what_it_looks_for(page: Page) -> None:
     assert len(page.evaluate(MADE)) == 6
 
 
+@pytest.mark.long
 def test_what_is_said_of_a_run(page: Page, opened, runs: dict[str, str]) -> None:
     """Its note, its tags, how it ended: on Home, and in the drawer of the page Runs."""
     opened("")
@@ -170,6 +173,7 @@ def test_what_is_said_of_a_run(page: Page, opened, runs: dict[str, str]) -> None
     shown_as_text(page, "the drawer", BAD)
 
 
+@pytest.mark.long
 def test_pairs_to_label(page: Page, opened, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompt and completions of a pair; the job that samples them has been done."""
     monkeypatch.setenv("RL_LAB_HOME", str(server.home))
@@ -184,6 +188,7 @@ def test_pairs_to_label(page: Page, opened, server: Server, monkeypatch: pytest.
     shown_as_text(page, "labelling", BAD, f"b{BAD}")
 
 
+@pytest.mark.long
 def test_one_batch(page: Page, opened, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokens of the batch in Compare's view of it, and what its charts say under the mouse."""
     monkeypatch.setenv("RL_LAB_HOME", str(server.home))
@@ -226,6 +231,7 @@ def hovered(page: Page, chart: Locator, every: int = 1) -> str:
 
 
 @pytest.mark.usefixtures("runs")
+@pytest.mark.long
 def test_runs_by_tag_and_the_dialogs_of_the_list(page: Page, opened) -> None:
     opened("runs?group=tag")
     shown_as_text(page, "runs")
@@ -233,7 +239,8 @@ def test_runs_by_tag_and_the_dialogs_of_the_list(page: Page, opened) -> None:
 
 
 ADDRESSES = ("llm?model={bad}&mix={bad}&task={bad}&steps={bad}", "maze?maze={bad}&pace={bad}", "cartpole?task={bad}",
-             "playground?runs={pair}", "lessons?lesson={bad}", "{bad}")
+             "exact?algorithm={bad}", "playground?runs={pair}", "lessons?lesson={bad}", "studies?study={bad}", "watch",
+             "help", "{bad}")
 
 
 @pytest.mark.parametrize("address", ADDRESSES)

@@ -52,15 +52,17 @@ def opened(page: Page, server: Server, run_id: str, width: int) -> None:
     expect(page.locator(".rl-scrubber output")).to_be_visible(timeout=SLOW)
 
 
-def test_no_text_is_cut(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_id = run_of(server, monkeypatch, "grpo", state="running")
+@pytest.mark.parametrize(("states", "widths"), [
+    (["paused"], [390, 1024]), pytest.param(["running", "paused", "finished"], SIZES, marks=pytest.mark.long)])
+def test_no_text_is_cut(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch, states, widths) -> None:
+    run_id = run_of(server, monkeypatch, "grpo", state=states[0])
     store = Store()
     store.log(run_id, "doctor", FINDING, 30)
     opened(page, server, run_id, 390)
-    for state, (width, height) in product(("running", "paused", "finished"), SIZES.items()):
+    for state, width in product(states, widths):
         if store.run(run_id).state != state:
             store.set_state(run_id, state)
-        page.set_viewport_size({"width": width, "height": height})
+        page.set_viewport_size({"width": width, "height": SIZES[width]})
         expect(page.locator(".rl-doctor b")).to_have_text(VERDICT, timeout=SLOW)
         expect(page.locator(".rl-doctor b")).to_be_in_viewport(ratio=1)
         expect(page.locator(".rl-run")).to_contain_text(state.capitalize(), timeout=SLOW)
@@ -71,6 +73,7 @@ def test_no_text_is_cut(page: Page, server: Server, monkeypatch: pytest.MonkeyPa
             expect(button).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.long
 def test_a_sentence_of_the_run_is_shown_to_its_end(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "The loss was not a number at step 31, because the learning rate is too high for this model: lower it. "
@@ -95,6 +98,7 @@ def test_a_sentence_of_the_run_is_shown_to_its_end(
     assert len(dots) == 1 and dots[0] <= 1, "no row begins with a dot"
 
 
+@pytest.mark.long
 def test_the_words_of_a_button_go_once_it_is_pressed(
         page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(page, server, run_of(server, monkeypatch, "grpo", state="paused"), 1024)

@@ -182,6 +182,7 @@ def test_a_runs_tokens_follow_the_hand_and_what_is_grabbed_is_in_the_link(page: 
     page.wait_for_url(re.compile(r"clip_high=0\.[3-9]"), timeout=SLOW)
 
 
+@pytest.mark.long
 def test_keys_move_what_can_be_grabbed_and_the_link_opens_it_again(page: Page, server: Server, run: str) -> None:
     fits(page, f"{server.url}/surrogate?run={run}&at=6&clip_high=0.37", ".rl-su-under .rl-su-table")
     words, counted = page.locator(".rl-su-said"), page.locator(".rl-su-counted")
