@@ -15,7 +15,7 @@ from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.imports import ROOT
 
-MAZE = {"kind": "maze", "task": "corridors", "progress": False}
+MAZE = {"kind": "maze", "task": "textbook", "progress": False}
 
 
 @pytest.fixture(autouse=True, scope="module")

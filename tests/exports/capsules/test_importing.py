@@ -101,7 +101,7 @@ def test_a_name_that_is_taken(store, tmp_path):
     run_id = ran(store, maze(4))
     path = packing.write(store, run_id, tmp_path / "run.zip")
     second = import_capsule(store, path)
-    assert second != run_id and second.startswith("q_learning-corridors-")
+    assert second != run_id and second.startswith("q_learning-textbook-")
     assert store.steps_after(second) == store.steps_after(run_id)
     assert store.run(run_id).tags == ()
     assert says(with_titles(store.run(second).message, lambda: store), "run.zip", run_id, "taken", "new one")
@@ -196,7 +196,7 @@ def test_what_cannot_be_imported_leaves_nothing(store, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "add", lambda *_: (_ for _ in ()).throw(LabError("the disk is full")))
     with pytest.raises(LabError, match="the disk is full"):
         import_capsule(store, path)
-    sealed(path, {"spec.json": spec.to_json().replace("corridors", "nowhere").encode()})
+    sealed(path, {"spec.json": spec.to_json().replace("textbook", "nowhere").encode()})
     with pytest.raises(LabError, match="no task 'nowhere'"):
         import_capsule(store, path)
     assert sorted(set(home().iterdir()) - {home() / "imports.lock"}) == before
