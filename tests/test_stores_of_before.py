@@ -204,9 +204,9 @@ def test_a_fork_at_the_start_is_its_parent_over_again(opened, kind):
     assert_equal(lab, lab.rows(child["run"]), lab.rows(whole), whole)
 
 
-@pytest.mark.parametrize("parent, algorithm", [("llm-turned", "ppo"), ("llm-fork", "grpo"), ("llm-fork", "dpo"),
-                                               ("maze-turned", "q_lambda"), ("deep-turned", "a2c"),
-                                               ("deep-fork", "ppo")])
+@pytest.mark.parametrize("parent, algorithm", [
+    ("llm-turned", "ppo"), ("llm-fork", "dpo"), ("maze-turned", "q_lambda"), ("deep-turned", "a2c"),
+    pytest.param("llm-fork", "grpo", marks=pytest.mark.long), pytest.param("deep-fork", "ppo", marks=pytest.mark.long)])
 def test_a_fork_goes_on_from_the_newest_checkpoint_by_any_algorithm(opened, parent, algorithm):
     lab = opened("3")
     begun = RUNS["3"][parent][1]

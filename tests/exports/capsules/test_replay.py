@@ -83,7 +83,7 @@ def test_each_kind_of_run_with_its_knobs_moved(store, tmp_path, spec, moves):
 
 def test_changes_within_a_batch_are_made_after_the_same_update(store, tmp_path):
     """PPO makes eight updates a step; the knob is moved between the third and the fourth."""
-    spec = make(algorithm_key="ppo", task_key="sort", steps=3, knobs=SMALL | {
+    spec = make(algorithm_key="ppo", task_key="sort", steps=2, knobs=SMALL | {
         "updates_per_batch": 4, "mini_batches": 2, "prompts_per_step": 8, "entropy_coef": 0.5})
     run_id = store.create(spec)
     looks, real = [], store.asked
@@ -154,10 +154,10 @@ def test_the_pace_at_which_it_was_watched_does_not_count(store, tmp_path):
 
 
 def test_forks_twins_and_fresh_ones_and_forks_of_forks(store, tmp_path):
-    parent = ran(store, make(algorithm_key="grpo", task_key="sort", steps=3, knobs=SMALL))
-    twin = ran(store, fork_spec(store, parent, 3, knobs={"beta": 0.3}, steps=5), {4: ("beta", 0.0)})
-    fresh = ran(store, fork_spec(store, twin, 5, algorithm="rloo", twin=False, steps=7))
-    for run_id, steps in ((twin, 2), (fresh, 2)):
+    parent = ran(store, make(algorithm_key="grpo", task_key="sort", steps=1, knobs=SMALL))
+    twin = ran(store, fork_spec(store, parent, 1, knobs={"beta": 0.3}, steps=3), {2: ("beta", 0.0)})
+    fresh = ran(store, fork_spec(store, twin, 3, algorithm="rloo", twin=False, steps=4))
+    for run_id, steps in ((twin, 2), (fresh, 1)):
         verdict = again(store, run_id, tmp_path)
         assert verdict.matches and verdict.steps == steps
     store.delete(parent)
