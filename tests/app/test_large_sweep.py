@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.compare.data import reader
-from app.compare.sweep.large import figures
+from app.compare.sweep.large import figures, view
 from app.compare.sweep.large.standing import ends, headline, standing
 from app.compare.sweep.large.standing import table as table_html
 from benchmarks.sweep_at_size import StandIn
@@ -81,10 +81,11 @@ def sent(test) -> int:
     return sum(element.proto.ByteSize() for kind in ("html", "bidi_component") for element in test.get(kind))
 
 
-def test_it_asks_as_often_for_many_runs_as_for_few_and_sends_little_more(page, lab):
+def test_it_asks_as_often_for_many_runs_as_for_few_and_sends_little_more(page, lab, monkeypatch):
+    monkeypatch.setattr(view, "LARGE", 10)
     asked, size = [], []
     for axes in (SMALL, SMALL | {"group_size": [4, 8]}):
-        sweep_id = done(lab, axes=axes)
+        sweep_id = done(lab, axes=axes, seeds=2)
         reader.clear()
         ends.clear()
         with counted() as queries:
