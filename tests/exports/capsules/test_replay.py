@@ -64,11 +64,11 @@ def altered(path: Path, change) -> Path:
     (make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1", steps=3, knobs=POLE), {1: ("clip_low", 0.1)}),
     (make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", steps=3, knobs=POLE | {
         "learning_starts": 0, "gradient_steps": 4}), {1: ("gamma", 0.9)}),
-    (make(algorithm_key="grpo", task_key="sort", steps=4, knobs=SMALL), {2: ("beta", 0.3)}),
+    (make(algorithm_key="grpo", task_key="sort", steps=3, knobs=SMALL), {2: ("beta", 0.3)}),
     pytest.param(make(algorithm_key="ppo", task_key="add", steps=3, knobs=SMALL), {1: ("gae_lambda", 0.5)},
                  marks=pytest.mark.long),
-    (make(algorithm_key="sft", task_key="sort", steps=5, knobs={"eval_prompts": 4}), {2: ("learning_rate", 1e-4)}),
-    (make(algorithm_key="dpo", task_key="sort", steps=4, knobs={
+    (make(algorithm_key="sft", task_key="sort", steps=3, knobs={"eval_prompts": 4}), {2: ("learning_rate", 1e-4)}),
+    (make(algorithm_key="dpo", task_key="sort", steps=3, knobs={
         "pair_prompts": 16, "group_size": 4, "pairs_per_step": 8, "eval_prompts": 4}),
      {2: ("beta", 0.5)}),
 ], ids=lambda value: f"{value.kind}-{value.algorithm}" if isinstance(value, RunSpec) else "")
