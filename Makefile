@@ -21,7 +21,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # The pip that a Python brings along may be years old; this one needs half the time to choose the packages.
 NEW_PIP := pip==26.3
 
-.PHONY: run test test-long test-real lint format formatted docs mutants soak clean browser collected
+.PHONY: run test test-long test-real lint format formatted docs mutants soak clean browser
 
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
@@ -29,7 +29,7 @@ run: $(VENV)/run.stamp
 # What each keeps one core busy is done beside each other: pip and apt-get, then mypy and the compiling of the tests. A
 # third process of tests uses two cores while the browser tests wait for their pages.
 test:
-	$(MAKE) --jobs=2 browser lint collected
+	$(MAKE) --jobs=2 browser lint $(VENV)/tests.stamp
 	$(BIN)/python -m tests.browser.chromium
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
@@ -63,8 +63,10 @@ $(BIN)/mkdocs: requirements-docs.txt | $(BIN)/pip
 browser:
 	$(PYTHON) -m tests.browser.chromium --package
 
-collected: $(VENV)/dev.stamp
+# pytest compiles the tests in its own way: all of them once, here, before three processes would do it at once.
+$(VENV)/tests.stamp: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest --collect-only --quiet | tail -n 1
+	touch $@
 
 mutants: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.mutants --jobs 2

@@ -5,9 +5,11 @@ import itertools
 import os
 import shutil
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; two cores are shared by all tests
 
@@ -37,6 +39,13 @@ class OneBrowser(LoadFileScheduling):
 # The browser tests are first: only one process has them, and none should wait for it at the end. Tests that wait for
 # processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
 EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/test_", "tests/llm/sizing/", "tests/llm/")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """A module without an example is not imported, nor gone through, to look for one."""
+    found = yield
+    return [each for each in found if not isinstance(each, DoctestModule) or ">>>" in file_path.read_text("utf-8")]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
 from tests.imports import ROOT
 
-MAZE = {"kind": "maze", "task": "corridors", "progress": False}
+MAZE = {"kind": "maze", "task": "textbook", "progress": False}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -108,7 +108,7 @@ def test_completions_are_those_that_were_kept(sort):
 
 
 def test_pairs_are_completions_too(sort):
-    frame = api.train("dpo", steps=1, pairs_per_step=4, progress=False).rollouts(1)
+    frame = api.train("dpo", steps=1, pairs_per_step=4, pair_prompts=16, eval_prompts=8, progress=False).rollouts(1)
     pairs = frame[frame["side"] != "sampled"]
     assert pairs["side"].tolist() == ["chosen", "rejected"] * 4 and pairs["group"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert (pairs["logprob"] < 0).all() and pairs["prompt"].str.endswith("=").all()

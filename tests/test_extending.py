@@ -177,8 +177,9 @@ def test_a_deep_method_is_one_loop_and_its_row(monkeypatch: pytest.MonkeyPatch) 
     row = evaluated("deep_row", cartpole)
     monkeypatch.setitem(cartpole.ALGORITHMS, row.key, row)
     session = DeepSession.start(make(kind="cartpole", algorithm_key=row.key, task_key="CartPole-v1", steps=30))
-    records = list(session.run())
-    assert max(record.metrics.get("eval_return", 0) for record in records) > 3 * records[0].metrics["eval_return"]
+    records = session.run()
+    first = next(records).metrics["eval_return"]
+    assert any(record.metrics.get("eval_return", 0) > 3 * first for record in records)
 
 
 def _maze(monkeypatch: pytest.MonkeyPatch) -> str:

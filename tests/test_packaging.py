@@ -96,9 +96,20 @@ def test_the_wheel_has_every_file_and_two_names_of_its_own(wheel):
     assert {name.removeprefix("rl_visual_lab/") for name in names} == {*there, "app/static/.gitkeep"}
 
 
+def trained(command: Path, home: Path, *chosen: str) -> str:
+    """A run of one step."""
+    run = json.loads(printed(command, home, "run", *chosen, "--steps", "1", "--json"))
+    assert (run["state"], run["step"]) == ("finished", 1)
+    return run["run"]
+
+
+@pytest.mark.long  # that the base is in the package, a test above says of all files
+def test_the_command_trains_from_the_base_that_is_shipped(command, home):
+    trained(command, home, "--algorithm", "grpo", "--task", "sort")
+
+
 def test_the_command_trains_and_opens_the_lab_from_any_folder(command, home):
-    run = json.loads(printed(command, home, "run", "--algorithm", "grpo", "--task", "sort", "--steps", "1", "--json"))
-    assert (run["state"], run["step"]) == ("finished", 1), "from the base that is shipped"
+    run = trained(command, home, "--kind", "maze", "--algorithm", "q_learning", "--task", "corridors")
     port, log = free_port(), home / "log"
     with log.open("wb") as file:
         server = subprocess.Popen([command, "--server.port", str(port), "--server.headless", "true"], cwd=home,
@@ -107,7 +118,7 @@ def test_the_command_trains_and_opens_the_lab_from_any_folder(command, home):
     try:
         wait_for_health(port, server, log)
         assert "Your last run" in shown(port, "")
-        assert "labcore/maths/" in shown(port, "llm", f"run={run['run']}"), "the code of its equation"
+        assert "labcore/classic/tabular/" in shown(port, "maze", f"run={run}"), "the code of its equation"
     finally:
         server.send_signal(signal.SIGINT)
         server.wait(30)

@@ -11,10 +11,11 @@ names: quantities that the family provides, and the knobs that the choice needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from labcore.catalog import reward_terms
-from labcore.catalog.choice import Family, Ratio
+from labcore.catalog.choice import Choice, Family, Ratio
 from labcore.catalog.families.credit import ADVANTAGE, NORMALISATION
 from labcore.catalog.families.distillation import TEACHER_CONTEXT
 from labcore.catalog.families.kl import AGGREGATION, KL_ESTIMATOR
@@ -96,6 +97,11 @@ def chosen(family: Family[Any], knobs: Mapping[str, Any]) -> list[Any]:
     return [family[str(knobs[family.key])]] if family.key in knobs else []
 
 
-def own_knobs(family: Family[Any]) -> dict[str, Knob]:
+def own_knobs(family: Family[Any]) -> Mapping[str, Knob]:
     """The knobs that members of a family bring along, by their keys."""
-    return {knob.key: knob for member in family.members for knob in member.brings}
+    return _brought(family.members)
+
+
+@cache
+def _brought(members: tuple[Choice, ...]) -> Mapping[str, Knob]:
+    return {knob.key: knob for member in members for knob in member.brings}

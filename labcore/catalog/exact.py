@@ -48,7 +48,7 @@ def _row(row: Algorithm) -> Algorithm:
     if not all(source.known for source in choices.chosen(choices.REWARD, usual)):
         own["reward_source"] = "step_verifier"
     panels = tuple(panel for panel in STORY if penalised or panel != "exact_distance")
-    knobs = tuple(_fitted(knob).with_default(own.get(knob.key, knob.default)) for knob in row.knobs
+    knobs = tuple(_fitted(knob).with_default(own[knob.key]) if knob.key in own else _fitted(knob) for knob in row.knobs
                   if knob.key not in _GONE)
     return replace(row, knobs=knobs, watch=_OWN_BETA.sub("", row.watch),
                    panels=(*panels, *(panel for panel in row.panels if panel not in panels)))

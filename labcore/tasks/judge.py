@@ -22,9 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from threading import Event
-from typing import Any, NamedTuple, Self
-
-import httpx2
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from labcore.errors import LabError, first_line, quoted
 from labcore.runs.files import atomic
@@ -34,6 +32,9 @@ from labcore.runs.spec.activity import EVERY_SECONDS, report
 from labcore.runs.spec.judge_address import KEY, URL, address
 from labcore.tasks import own_reward
 from labcore.tasks.task import Problem
+
+if TYPE_CHECKING:
+    import httpx2
 
 # ---------------------------------------------------------------- judge address
 # The address of a judge, and whether this machine's runs may send answers to it.
@@ -200,6 +201,8 @@ class Judge:
         LabError if the judge refuses a request in a way that the next would be refused too."""
         if not missing:
             return ""
+        import httpx2  # imported only if a judge is asked
+
         key = _key()
         fault, waiting = "", list(missing.items())
         with httpx2.Client(timeout=SECONDS, headers={"Authorization": f"Bearer {key}"} if key else {}) as client:
@@ -228,6 +231,8 @@ class Judge:
 
 def _reply(client: httpx2.Client, url: str, body: str, left: Event) -> Reply:
     """The judge's words to one request, which is sent again where that may help, until nobody waits for it."""
+    import httpx2
+
     reply, pause = Reply(None), 0.0
     for turn in range(TRIES):
         if left.wait(pause):

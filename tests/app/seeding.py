@@ -10,6 +10,7 @@ from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from labcore.runs.store.store import Store
+from tests.analysis.compare.tools import append
 
 
 def ran(test: AppTest) -> AppTest:
@@ -26,10 +27,9 @@ def seed(store: Store, state: str = "running", steps: int = 6, message: str = ""
     if state == "starting":
         return run_id
     store.set_state(run_id, "running")
-    for step in range(1, steps + 1):
-        metrics = {"reward": 0.1 * step, "exact_match": 0.1 * step, "kl": 0.01 * step, "entropy": 1 / step,
-                   "updates": float(step), "tokens_per_second": 1000.0}
-        store.append(run_id, Record(step, 100 * step, metrics), 0.5 * step)
+    append(store, run_id, [(Record(step, 100 * step, {
+        "reward": 0.1 * step, "exact_match": 0.1 * step, "kl": 0.01 * step, "entropy": 1 / step,
+        "updates": float(step), "tokens_per_second": 1000.0}), 0.5 * step) for step in range(1, steps + 1)])
     store.log(run_id, "knob", {"knob": "beta", "from": 0.04, "to": 0.2, "update": 2, "between": 1,
                                "text": "β 0.04 → 0.2"}, 3)
     for kind, content in (("samples", samples()), ("lines", line())):

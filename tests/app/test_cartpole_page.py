@@ -116,8 +116,9 @@ def test_the_policy_of_a_continuous_world_is_drawn_on_a_plane_and_over_time(page
     assert list(band.y) == pytest.approx([0.65, 0.75, 0.25, 0.15])
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("task", ["CartPole-v1", "FrozenLake-v1"])
+@pytest.mark.parametrize(("algorithm", "task"), [
+    *((key, "CartPole-v1") for key in ALGORITHMS), ("dqn", "FrozenLake-v1"),
+    *(pytest.param(key, "FrozenLake-v1", marks=pytest.mark.long) for key in ALGORITHMS if key != "dqn")])
 def test_each_method_has_a_form_and_a_picture(page, lab, algorithm, task):
     test = page("cartpole", algorithm=algorithm, task=task)
     assert ALGORITHMS[algorithm].summary[:20] in html(test)
@@ -135,13 +136,15 @@ def test_a_world_that_cannot_be_used_is_said_and_cannot_be_run(page, task, said)
     assert test.button(key="do:Run").disabled
 
 
-@pytest.mark.parametrize("task", [task for task in TASKS if task != "Taxi-v4"])
+@pytest.mark.parametrize("task", now((task for task in TASKS if task != "Taxi-v4"),
+                                     "Acrobot-v1", "CliffWalking-v1", "Pendulum-v1"))
 def test_each_world_of_the_table_can_be_chosen(page, task):
     test = page("cartpole", task=task)
     assert not test.warning and "Ready" in html(test)
 
 
-@pytest.mark.parametrize("state", [state for state in STATES if state not in ("queued", "starting")])
+@pytest.mark.parametrize("state", now((state for state in STATES if state not in ("queued", "starting")),
+                                      "running", "finished"))
 def test_each_state_says_what_it_is(page, lab, state):
     test = page("cartpole", run=seed(lab.store, state, message="A sentence about it."))
     assert STATES[state][1] in html(test)

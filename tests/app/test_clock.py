@@ -12,6 +12,7 @@ from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.rows import Step
 from tests.app.seeding import link, mounted, ran, samples, seed
+from tests.every import now
 
 
 def sampled(run_id: str, step: int, text: str) -> None:
@@ -20,7 +21,7 @@ def sampled(run_id: str, step: int, text: str) -> None:
     (run_folder(run_id) / "samples" / f"step-{step:06d}.json").write_text(json.dumps(content))
 
 
-@pytest.mark.parametrize("state", ["running", "paused", "finished"])
+@pytest.mark.parametrize("state", now(["running", "paused", "finished"], "running", "finished"))
 def test_everything_shows_the_step_of_the_link(page, lab, state):
     run_id = seed(lab.store, state)
     sampled(run_id, 2, "twotwo")
@@ -40,7 +41,7 @@ def test_a_step_before_the_first_file_has_none(page, lab):
     assert not [each for each in test.get("bidi_component") if "kinds" in json.loads(each.proto.json)[0]]
 
 
-@pytest.mark.parametrize("at", ["6", "7", "999", "0", "x", "-1"])
+@pytest.mark.parametrize("at", now(["6", "7", "999", "0", "x", "-1"], "6", "7", "x"))
 def test_the_last_step_and_what_is_none_are_the_newest(page, lab, at):
     test = page("llm", run=seed(lab.store, "finished"), at=at)
     assert mounted(test, "marks")["at"] is mounted(test, "tiles")["at"] is None

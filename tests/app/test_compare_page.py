@@ -16,6 +16,7 @@ from labcore.runs.sweep import queue
 from tests.analysis.compare import tools
 from tests.app.asking import Answering, trained
 from tests.app.seeding import html, link, ran, seed
+from tests.every import now
 from tests.words import says
 
 
@@ -43,8 +44,9 @@ def warnings(test) -> list[str]:
     return [element.value for element in test.warning]
 
 
-@pytest.mark.parametrize("of_link, axis", [({}, "tokens"), ({"by": "seconds"}, "seconds"), ({"by": "final"}, "tokens"),
-                                           ({"by": "env_steps"}, "tokens"), ({"by": "seconds", "x": "step"}, "step")])
+@pytest.mark.parametrize("of_link, axis", [
+    ({}, "tokens"), ({"by": "seconds"}, "seconds"), ({"by": "seconds", "x": "step"}, "step"),
+    *(pytest.param({"by": by}, "tokens", marks=pytest.mark.long) for by in ("final", "env_steps"))])
 def test_the_curves_are_drawn_along_what_is_made_equal_unless_an_axis_is_chosen(page, lab, pair, of_link, axis):
     drawn = charts(page("compare", runs=",".join(pair), **of_link))
     assert drawn["main"]["axis"] == drawn["small"]["axis"] == axis
@@ -63,7 +65,7 @@ def test_nothing_chosen_offers_what_there_is(page, lab, pair):
     assert set(link(ran(test))["runs"].split(",")) == set(pair)
 
 
-@pytest.mark.parametrize("view", ["curves", "table", "plane"])
+@pytest.mark.parametrize("view", now(["curves", "table", "plane"], "curves"))
 def test_where_the_runs_stand_by_a_cost_is_found_once_for_all_of_a_page(view, page, lab, pair, monkeypatch):
     found, standing = [], verdict.standing
     monkeypatch.setattr(verdict, "standing", lambda *of: found.append(of) or standing(*of))

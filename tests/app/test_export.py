@@ -12,6 +12,7 @@ from labcore.runs.files import checkpoints
 from labcore.runs.files.paths import run_folder
 from labcore.workers.worker import drive
 from tests.app.seeding import ran, seed
+from tests.every import now
 from tests.runs import fake
 
 
@@ -93,7 +94,7 @@ def test_without_its_first_checkpoint_there_is_no_capsule_and_it_is_said_why(pag
     assert "has lost its first checkpoint" in capsule.proto.help
 
 
-@pytest.mark.parametrize("key", list(TOOLS))
+@pytest.mark.parametrize("key", now(TOOLS, "trl", "verl"))
 def test_the_script_has_the_knobs_as_they_are_now(page, lab, key):
     run_id = seed(lab.store)  # its β went from 0.04 to 0.2
     test = exporting(page, run_id)

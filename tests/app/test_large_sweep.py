@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.compare.data import reader
-from app.compare.sweep.large import figures
+from app.compare.sweep.large import figures, view
 from app.compare.sweep.large.standing import ends, headline, standing
 from app.compare.sweep.large.standing import table as table_html
 from benchmarks.sweep_at_size import StandIn
@@ -25,11 +25,12 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.spec.session import Record
 from labcore.runs.store.schema import sweeps
 from labcore.runs.store.store import Store
+from tests.analysis.compare.tools import append
 from tests.app.seeding import drawn, html, link, ran
 from tests.queries import counted
 from tests.words import says
 
-STEPS = 6
+STEPS = 3
 REWARD = "Reward (exact match)"
 SMALL = {"learning_rate": [1e-4, 1e-3, 1e-2], "beta": [0.0, 0.05, 0.2]}
 
@@ -80,10 +81,11 @@ def sent(test) -> int:
     return sum(element.proto.ByteSize() for kind in ("html", "bidi_component") for element in test.get(kind))
 
 
-def test_it_asks_as_often_for_many_runs_as_for_few_and_sends_little_more(page, lab):
+def test_it_asks_as_often_for_many_runs_as_for_few_and_sends_little_more(page, lab, monkeypatch):
+    monkeypatch.setattr(view, "LARGE", 10)
     asked, size = [], []
     for axes in (SMALL, SMALL | {"group_size": [4, 8]}):
-        sweep_id = done(lab, axes=axes)
+        sweep_id = done(lab, axes=axes, seeds=2)
         reader.clear()
         ends.clear()
         with counted() as queries:
@@ -175,8 +177,8 @@ def test_while_it_goes_the_worst_is_none_that_has_just_started(page, lab):
         if rate == 1e-3 and (beta in done_by or beta == 0.2):
             lab.store.claim(run.id)
             lab.store.set_state(run.id, "running")
-            for step in range(1, 1 + (STEPS if beta in done_by else 1)):
-                lab.store.append(run.id, Record(step, step, {"reward": done_by.get(beta, 0.0)}), float(step))
+            append(lab.store, run.id, [(Record(step, step, {"reward": done_by.get(beta, 0.0)}), float(step))
+                                       for step in range(1, 1 + (STEPS if beta in done_by else 1))])
             if beta in done_by:
                 lab.store.set_state(run.id, "finished")
     test = page("compare", sweep=sweep_id)
@@ -207,8 +209,8 @@ def test_the_command_names_the_winner_of_the_page(page, lab, capsys):
         lab.store.set_state(run.id, "running")
         beta, steered = run.spec.knobs["beta"], run.spec.knobs["beta"] == 0.1 and not run.spec.seed
         kl = 1.0 - beta - 90 * steered  # the lowest of all, but for the run that was steered: β 0.2
-        for step in range(1, STEPS + 1):
-            lab.store.append(run.id, Record(step, step, {"reward": 1.0 - beta, "kl": kl}), float(step))
+        append(lab.store, run.id, [(Record(step, step, {"reward": 1.0 - beta, "kl": kl}), float(step))
+                                   for step in range(1, STEPS + 1)])
         if steered:
             lab.store.log(run.id, "knob", {"knob": "beta", "from": 0.1, "to": 0.2, "update": 2, "between": 1,
                                            "text": "β"}, 3)
@@ -226,7 +228,7 @@ def test_while_it_goes_it_says_so(page, lab):
     StandIn(lab.store, sweep_id, 16).work(lambda: lab.store.tally(sweep_id).get("finished", 0) >= 30)
     test = page("compare", sweep=sweep_id)
     assert "runs that have finished so far" in told(test) or "So far" in told(test)
-    assert "of 432 steps · about" in told(test)
+    assert "of 216 steps · about" in told(test)
     assert any(each.label.startswith("Cancel") for each in test.button)
 
 

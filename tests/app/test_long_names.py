@@ -20,8 +20,9 @@ def test_a_link_with_a_name_that_cannot_be(page, grpo, name, query):
 
 
 @pytest.mark.parametrize(("name", "keys"), [
-    ("llm", ("run", "model")), ("maze", ("run",)), ("compare", ("runs", "sweep")), ("playground", ("runs",)),
-    ("lessons", ("lesson",))])
+    ("llm", ("run", "model")), ("compare", ("runs", "sweep")),
+    *(pytest.param(name, (key,), marks=pytest.mark.long) for name, key in (
+        ("maze", "run"), ("playground", "runs"), ("lessons", "lesson")))])
 def test_a_link_with_a_path_as_a_name_opens_its_page(page, grpo, name, keys):
     (home().parent / "victim" / "checkpoints" / "step-000000" / "policy").mkdir(parents=True, exist_ok=True)
     for hostile in ("../victim", "base:../victim", "a/../../victim@0", "..", "imported-/../../victim"):

@@ -72,8 +72,8 @@ def test_a_search_finds_by_name_help_and_other_tools_words_and_loses_no_value(pa
     ran(test)
 
     def searched(words: str):
-        labelled(unfolded(test), "text_input", "Search knobs").set_value(words)
-        return unfolded(test)
+        labelled(test, "text_input", "Search knobs").set_value(words)
+        unfolded(test)
 
     searched("ppo_mini_batch_size")
     assert notes_of(test)[0] == "1 changed"
@@ -84,7 +84,7 @@ def test_a_search_finds_by_name_help_and_other_tools_words_and_loses_no_value(pa
     searched("zzz")
     assert any("No match" in caption.value for caption in test.caption)
     searched("")
-    assert labelled(unfolded(test), "number_input", "Mini-batches").value == 4
+    assert labelled(test, "number_input", "Mini-batches").value == 4
     assert test.query_params["mini_batches"] == "4"
 
 

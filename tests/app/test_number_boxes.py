@@ -27,7 +27,7 @@ def run_button(test, label="Run"):
     ("Group size G · from 1 to 1024", 1_000_000, "Group size G is 1000000, outside its bounds: use a value from 1 to "
                                                  "1024."),
     ("KL coefficient β", -5.0, "KL coefficient β is -5, outside its bounds"),
-    ("Learning rate η", 1e9, "Learning rate η is 1e+09, outside its bounds")])
+    pytest.param("Learning rate η", 1e9, "Learning rate η is 1e+09, outside its bounds", marks=pytest.mark.long)])
 def test_a_number_out_of_bounds_keeps_run_from_starting_with_another(page, label, typed, said):
     test = page("llm", algorithm="grpo", task="sort")
     before = box(test, label).value

@@ -13,6 +13,7 @@ from labcore.runs.files import uploads
 from labcore.runs.spec.run_spec import make
 from tests.app.asking import Answering, previewed
 from tests.app.seeding import ran
+from tests.every import now
 from tests.words import says
 
 
@@ -185,7 +186,7 @@ def test_how_rows_are_measured_stays_only_where_it_was_chosen(opened):
 PAIRS = "\n".join(json.dumps({"prompt": f"{n}?", "chosen": "yes", "rejected": "no", "answer": "yes"}) for n in range(9))
 
 
-@pytest.mark.parametrize("task", ["prompts", "preferences"])
+@pytest.mark.parametrize("task", now(["prompts", "preferences"], "prompts"))
 def test_a_file_of_preferences_is_one_wherever_it_is_uploaded(page, lab, task):
     test = page("llm", algorithm="dpo", task=task)
     test.file_uploader[0].set_value(("pairs.jsonl", PAIRS.encode(), "application/json"))

@@ -21,6 +21,7 @@ from labcore.runs.files.paths import log_file, run_folder
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.rows import ACTIVE, RESUMABLE, STUDIES
 from tests.app.seeding import html, link, ran, seed, unfolded
+from tests.every import now
 
 MOVABLE = [state for state in STATES if state not in ("queued", "starting")]
 
@@ -130,7 +131,7 @@ def test_before_a_run_on_own_pairs_one_of_them_is_shown(page, lab, tmp_path, mon
     assert "Exact match" not in told and "Pair accuracy" in told and "Implicit rewards" in told
 
 
-@pytest.mark.parametrize("state", MOVABLE)
+@pytest.mark.parametrize("state", now(MOVABLE, "running", "finished", "interrupted", "failed"))
 def test_each_state_says_what_it_is_and_what_can_be_done(page, lab, state):
     run_id = seed(lab.store, state, message="A sentence about it.")
     test = page("llm", run=run_id)

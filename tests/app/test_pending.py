@@ -14,6 +14,7 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.store.rows import GOING
 from tests.app.seeding import html, ran, seed
 from tests.app.test_sweep_view import go, queued
+from tests.every import now
 
 
 def text(test) -> str:
@@ -21,7 +22,7 @@ def text(test) -> str:
     return re.sub(r"<[^>]+>", "", " ".join([html(test), *(each.value for each in test.markdown)]))
 
 
-@pytest.mark.parametrize("state", GOING)
+@pytest.mark.parametrize("state", now(GOING, "starting", "running"))
 @pytest.mark.parametrize("button, word", [("Stop", "Stopping"), ("Pause", "Pausing")])
 def test_the_page_of_a_run_says_so_after_the_click(page, lab, state, button, word):
     run_id = seed(lab.store, state)

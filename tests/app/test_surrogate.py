@@ -69,7 +69,8 @@ def test_a_run_brings_its_tokens_and_knobs_and_the_tab_leads_there(page, lab):
     assert (there.page, there.query_string) == ("surrogate", f"run={run}&at=6")
 
 
-@pytest.mark.parametrize("kind, seeded", [("llm", seed), ("cartpole", cartpole)])
+@pytest.mark.parametrize("kind, seeded", [
+    ("llm", seed), pytest.param("cartpole", cartpole, marks=pytest.mark.long)])
 def test_a_saved_picture_names_its_run_by_the_title(page, lab, kind, seeded):
     run = seeded(lab.store, "finished")
     found = saved_as(page(kind, run=run, tab="Surrogate"))

@@ -71,7 +71,7 @@ def test_models_of_one_algorithm_are_told_apart_by_what_differs(page, lab, alike
 def test_a_vote_among_three_is_blind_and_tells_all_pairs(page, lab, alike, asked, monkeypatch):
     monkeypatch.setattr(vote.secrets, "token_hex", lambda size: "a")
     test, before = page("playground", runs=",".join(alike), view="vote"), ""
-    for _ in range(9):
+    for _ in range(6):
         own = [element.proto.body for element in test.get("html") if "preferred to" in element.proto.body]
         assert "".join(own) == before, "what is told does not depend on the question"
         assert not any(name in card for card in ballot(test) for name in (*alike, "GRPO", "Base", "rl-letter"))
@@ -86,8 +86,8 @@ def test_a_vote_among_three_is_blind_and_tells_all_pairs(page, lab, alike, asked
     assert before.count("preferred to") == 3 and "<b>GRPO β 0.1, step 6</b>" in before
     assert all(f">{letter}</span>" in before for letter in "ABC") and "rl-share" not in before
     counted = [votes.tally(*pair) for pair in combinations((alike[0], f"{alike[1]}@6", f"{alike[2]}@6"), 2)]
-    assert sum(found.decided for found in counted) == 9 and all(found.decided for found in counted)
-    assert votes.count() == 9
+    assert sum(found.decided for found in counted) == 6 and all(found.decided for found in counted)
+    assert votes.count() == 6
 
 
 def test_every_pair_answers_as_often_and_in_an_order_of_chance():
@@ -133,6 +133,8 @@ def test_sides_are_shuffled(page, lab, grpo, asked):
         ran(test)
         test.button(key="vote:next").click()
         ran(test)
+        if len(places) == 2:
+            break
     assert places == {0, 1}
 
 

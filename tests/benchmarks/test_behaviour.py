@@ -11,6 +11,7 @@ from benchmarks import behaviour
 from benchmarks.behaviour import CASES
 
 
+@pytest.mark.long  # each table starts Python and the lab anew
 def test_a_case_gives_the_same_line_again(tmp_path):
     tables = [tmp_path / name for name in ("before.txt", "after.txt")]
     for path in tables:

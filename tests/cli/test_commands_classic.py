@@ -13,6 +13,7 @@ from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import home, run_folder
 from labcore.runs.store.store import Store
 from tests.cli.test_main import refused
+from tests.every import now
 from tests.words import says
 
 MAZE = ("run", "--kind", "maze", "--algorithm", "q_learning")
@@ -49,7 +50,7 @@ def test_each_maze_method_runs_headless(capsys, key):
     assert {"start_value", "start_value/greedy", "value_error", "memory"} <= set(got["metrics"])
 
 
-@pytest.mark.parametrize("key", KINDS["cartpole"].algorithms)
+@pytest.mark.parametrize("key", now(KINDS["cartpole"].algorithms, "ppo", "dqn"))
 def test_each_cartpole_method_runs_headless(capsys, key):
     got = done(capsys, *POLE, key, "--steps", "2", *TINY, "--json")
     assert (got["state"], got["step"], got["task"], got["model"]) == ("finished", 2, "CartPole-v1", "network")

@@ -19,6 +19,7 @@ from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from labcore.workers.worker import drive
+from tests.every import now
 from tests.llm.chat_model import TALKS, chat_folder, written
 from tests.llm.test_session_conversations import LORA, templated
 from tests.llm.tokenizers import byte_level
@@ -83,7 +84,8 @@ def test_an_export_answers_as_the_run_does(ran, tmp_path, kind, expected):
     assert (tokenizer.eos_token, tokenizer.pad_token) == (expected[0], "<pad>")
 
 
-@KINDS
+@pytest.mark.parametrize("kind, expected", [
+    pytest.param({}, ENDS, marks=pytest.mark.long), (CHATML, ENDS[::-1])], ids=["instruct", "ChatML on a base"])
 def test_an_adapter_and_the_merged_model_answer_as_the_run_does(ran, tmp_path, kind, expected):
     run_id = ran(**kind, **LORA)
     export_run(Store(), run_id, tmp_path / "out", merged=True)
@@ -94,7 +96,7 @@ def test_an_adapter_and_the_merged_model_answer_as_the_run_does(ran, tmp_path, k
     assert {path.name for path in adapter.glob("*.safetensors")} == {"adapter_model.safetensors"}
 
 
-@pytest.mark.parametrize("how", [{}, LORA], ids=["whole", "LoRA"])
+@pytest.mark.parametrize("how", now([{}, LORA], LORA), ids=["whole", "LoRA"])
 def test_a_capsule_names_a_large_model_and_does_not_bring_it(ran, tmp_path, monkeypatch, how):
     monkeypatch.setattr(packing, "LARGEST_GIVEN", 1000)
     run_id = ran(**how)

@@ -42,7 +42,7 @@ def _with_clashes(found: list[Line]) -> list[Line]:
     for line in found:
         lost = [f"the script sets {name} for {last[name].knob} instead" for name, value in line.settings.items()
                 if last[name].settings[name] != value]
-        said.append(replace(line, note="; ".join(filter(None, (line.note, *lost)))))
+        said.append(replace(line, note="; ".join(filter(None, (line.note, *lost)))) if lost else line)
     return said
 
 

@@ -101,7 +101,7 @@ def test_a_name_that_is_taken(store, tmp_path):
     run_id = ran(store, maze(4))
     path = packing.write(store, run_id, tmp_path / "run.zip")
     second = import_capsule(store, path)
-    assert second != run_id and second.startswith("q_learning-corridors-")
+    assert second != run_id and second.startswith("q_learning-textbook-")
     assert store.steps_after(second) == store.steps_after(run_id)
     assert store.run(run_id).tags == ()
     assert says(with_titles(store.run(second).message, lambda: store), "run.zip", run_id, "taken", "new one")
@@ -142,14 +142,14 @@ def test_a_run_with_a_file_and_a_model_of_its_own(store, elsewhere, tmp_path):
                            knobs={"eval_prompts": 4}))
     model = tmp_path / "model"
     checkpoint.newest(run_folder(base))[1].joinpath("policy").rename(model)
-    run_id = ran(store, make(algorithm_key="grpo", task_key="prompts", data=str(data), model=str(model), steps=6,
-                             knobs=SMALL), stop=2)
+    run_id = ran(store, make(algorithm_key="grpo", task_key="prompts", data=str(data), model=str(model), steps=3,
+                             knobs=SMALL), stop=1)
     path = packing.write(store, run_id, tmp_path / "run.zip")
     other = elsewhere()
     assert import_capsule(other, path) == run_id
     spec = other.run(run_id).spec
     assert all(place.startswith(str(home() / "uploads")) for place in (spec.data, spec.model))
-    child = other.create(fork_spec(other, run_id, 0, steps=3))
+    child = other.create(fork_spec(other, run_id, 0, steps=1))
     second = import_capsule(other, path)  # shares the weights
     assert other.run(second).spec.model == spec.model
     cleanup.delete_spare(run_id)
@@ -196,7 +196,7 @@ def test_what_cannot_be_imported_leaves_nothing(store, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "add", lambda *_: (_ for _ in ()).throw(LabError("the disk is full")))
     with pytest.raises(LabError, match="the disk is full"):
         import_capsule(store, path)
-    sealed(path, {"spec.json": spec.to_json().replace("corridors", "nowhere").encode()})
+    sealed(path, {"spec.json": spec.to_json().replace("textbook", "nowhere").encode()})
     with pytest.raises(LabError, match="no task 'nowhere'"):
         import_capsule(store, path)
     assert sorted(set(home().iterdir()) - {home() / "imports.lock"}) == before

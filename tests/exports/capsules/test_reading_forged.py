@@ -14,6 +14,7 @@ import pytest
 from labcore.analysis.doctor import doctor
 from labcore.errors import LabError
 from labcore.exports.capsules import packing, reading, unzipping
+from tests.every import now
 from tests.exports.capsules.tools import content, faked, refused, rewritten, sealed
 from tests.words import says
 
@@ -267,7 +268,8 @@ ROWS, EVENTS = b"step,tokens,seconds\n", b"step,time,kind,text,payload\n"
 MANY = 200_000  # blank lines, rows, events or values: small beside what an attacker sends, large beside the limit here
 
 
-@pytest.mark.parametrize("share", [unzipping.MOST_SHRUNK, 10**9], ids=["as it is", "however far it unpacks"])
+@pytest.mark.parametrize("share", now([unzipping.MOST_SHRUNK, 10**9], 10**9),
+                         ids=["as it is", "however far it unpacks"])
 @pytest.mark.parametrize("files, words", [
     ({"metrics.csv": ROWS + b"\n" * MANY * 40}, "is no table"),
     ({"metrics.csv": ROWS + b"1,1,1\n" + b"\n" * MANY * 40}, "is no table"),
@@ -276,7 +278,7 @@ MANY = 200_000  # blank lines, rows, events or values: small beside what an atta
     ({"metrics.csv": b"step,step,tokens,seconds"}, "no table"),
     ({"metrics.csv": b"," * MANY * 20}, "without end"), ({"metrics.csv": b"1" * MANY * 40}, "without end"),
     ({"events.csv": EVENTS + b"\n" * MANY * 20}, "is no table"),
-    ({"events.csv": EVENTS + b'"' + b"\n" * MANY * 20}, "without end"),
+    ({"events.csv": EVENTS + b'"' + b"\n" * MANY * 5}, "without end"),
     ({"events.csv": EVENTS + b'1,0.0,note,,"{""a"": [' + b"[]," * MANY * 4 + b'[]]}"\n'}, "values"),
     ({"samples/step-000001.json": b'{"step": 1, "a": [' + b"[]," * MANY * 6 + b"[]]}"}, "values"),
     ({"samples/step-000001.json": b"[" * MANY}, "not JSON that can be read"),

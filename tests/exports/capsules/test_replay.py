@@ -64,11 +64,11 @@ def altered(path: Path, change) -> Path:
     (make(kind="cartpole", algorithm_key="ppo", task_key="CartPole-v1", steps=3, knobs=POLE), {1: ("clip_low", 0.1)}),
     (make(kind="cartpole", algorithm_key="dqn", task_key="CartPole-v1", steps=3, knobs=POLE | {
         "learning_starts": 0, "gradient_steps": 4}), {1: ("gamma", 0.9)}),
-    (make(algorithm_key="grpo", task_key="sort", steps=4, knobs=SMALL), {2: ("beta", 0.3)}),
+    (make(algorithm_key="grpo", task_key="sort", steps=3, knobs=SMALL), {2: ("beta", 0.3)}),
     pytest.param(make(algorithm_key="ppo", task_key="add", steps=3, knobs=SMALL), {1: ("gae_lambda", 0.5)},
                  marks=pytest.mark.long),
-    (make(algorithm_key="sft", task_key="sort", steps=5, knobs={"eval_prompts": 4}), {2: ("learning_rate", 1e-4)}),
-    (make(algorithm_key="dpo", task_key="sort", steps=4, knobs={
+    (make(algorithm_key="sft", task_key="sort", steps=3, knobs={"eval_prompts": 4}), {2: ("learning_rate", 1e-4)}),
+    (make(algorithm_key="dpo", task_key="sort", steps=3, knobs={
         "pair_prompts": 16, "group_size": 4, "pairs_per_step": 8, "eval_prompts": 4}),
      {2: ("beta", 0.5)}),
 ], ids=lambda value: f"{value.kind}-{value.algorithm}" if isinstance(value, RunSpec) else "")
@@ -83,7 +83,7 @@ def test_each_kind_of_run_with_its_knobs_moved(store, tmp_path, spec, moves):
 
 def test_changes_within_a_batch_are_made_after_the_same_update(store, tmp_path):
     """PPO makes eight updates a step; the knob is moved between the third and the fourth."""
-    spec = make(algorithm_key="ppo", task_key="sort", steps=3, knobs=SMALL | {
+    spec = make(algorithm_key="ppo", task_key="sort", steps=2, knobs=SMALL | {
         "updates_per_batch": 4, "mini_batches": 2, "prompts_per_step": 8, "entropy_coef": 0.5})
     run_id = store.create(spec)
     looks, real = [], store.asked
@@ -154,10 +154,10 @@ def test_the_pace_at_which_it_was_watched_does_not_count(store, tmp_path):
 
 
 def test_forks_twins_and_fresh_ones_and_forks_of_forks(store, tmp_path):
-    parent = ran(store, make(algorithm_key="grpo", task_key="sort", steps=3, knobs=SMALL))
-    twin = ran(store, fork_spec(store, parent, 3, knobs={"beta": 0.3}, steps=5), {4: ("beta", 0.0)})
-    fresh = ran(store, fork_spec(store, twin, 5, algorithm="rloo", twin=False, steps=7))
-    for run_id, steps in ((twin, 2), (fresh, 2)):
+    parent = ran(store, make(algorithm_key="grpo", task_key="sort", steps=1, knobs=SMALL))
+    twin = ran(store, fork_spec(store, parent, 1, knobs={"beta": 0.3}, steps=3), {2: ("beta", 0.0)})
+    fresh = ran(store, fork_spec(store, twin, 3, algorithm="rloo", twin=False, steps=4))
+    for run_id, steps in ((twin, 2), (fresh, 1)):
         verdict = again(store, run_id, tmp_path)
         assert verdict.matches and verdict.steps == steps
     store.delete(parent)

@@ -20,7 +20,7 @@ Moves = dict[int, tuple[str, float]]  # after the step: a knob and its value
 
 
 def maze(steps: int = 12, algorithm: str = "q_learning", **knobs) -> RunSpec:
-    return make(kind="maze", algorithm_key=algorithm, task_key="corridors", steps=steps, knobs={"pace": 0.0} | knobs)
+    return make(kind="maze", algorithm_key=algorithm, task_key="textbook", steps=steps, knobs={"pace": 0.0} | knobs)
 
 
 def ran(store: Store, spec: RunSpec, moves: Moves | None = None, stop: int | None = None) -> str:

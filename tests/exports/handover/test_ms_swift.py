@@ -8,6 +8,7 @@ import argparse
 import json
 import runpy
 import sys
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +26,7 @@ ARGUMENTS = golden("ms_swift_arguments")
 BOOL = {"true": True, "false": False}
 
 
+@cache
 def parser(command: str) -> argparse.ArgumentParser:
     """ms-swift's own arguments."""
     found = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)

@@ -193,7 +193,8 @@ def test_openrlhf_rewards_what_the_model_wrote(tmp_path, checkpoint, files):
 
 @pytest.mark.parametrize("key", [tool.key for tool in TOOLS.values() if tool.language == "bash"])
 def test_bash_reads_every_script(key, plans, tmp_path):
-    for each in plans:
+    unlike = {(each.loop, each.spec.task, each.run.endswith("-engine")): each for each in plans}
+    for each in unlike.values():
         (tmp_path / f"{each.run}.sh").write_text(TOOLS[key].script(each))
     done = subprocess.run([shutil.which("bash"), "-c", 'for each in *.sh; do bash -n "$each" || bad=yes; done; '
                            '[ -z "$bad" ]'], cwd=tmp_path, capture_output=True, text=True)
