@@ -181,20 +181,25 @@ def test_a_worker_in_the_middle_of_a_long_step_ends_with_its_supervisor_or_lab(s
     quick = FAKE + "from labcore.workers import lifeline; lifeline.GRACE_SECONDS = 0.3; "
     lab = open_lab((sys.executable, "-c", quick + "supervisor.main(preload=(), fork=True)"))
     run_id = lab.start(fake.grpo(5))
-    for again in (False, True):
-        until(lambda: [event.kind for event in store.events_after(run_id)].count("started") == 1 + again)
-        time.sleep(0.5)  # now it is in its first step
-        worker, supervisor = psutil.Process(store.run(run_id).pid), lab._process
-        if again:
-            lab.close()
-        else:
-            os.kill(supervisor.pid, signal.SIGKILL)
+
+    def in_its_first_step(begun: int) -> psutil.Process:
+        until(lambda: [event.kind for event in store.events_after(run_id)].count("started") == begun)
+        time.sleep(0.5)
+        return psutil.Process(store.run(run_id).pid)
+
+    def ends(worker: psutil.Process) -> None:
         worker.wait(5)
         until(lambda: states(store, run_id) == ["interrupted"])
         assert "in the middle of a step" in store.run(run_id).message
-        if not again:
-            until(lambda: lab._process is not supervisor)
-            lab.resume(run_id)
+
+    worker, supervisor = in_its_first_step(1), lab._process
+    os.kill(supervisor.pid, signal.SIGKILL)
+    ends(worker)
+    until(lambda: lab._process is not supervisor)
+    lab.resume(run_id)
+    worker = in_its_first_step(2)
+    lab.close()
+    ends(worker)
 
 
 def test_a_supervisor_that_never_comes_up_is_told(store, open_lab):
