@@ -5,12 +5,14 @@ import os
 import shutil
 import signal
 
+from labcore.catalog.llm.models import MODELS
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.run_spec import make
 from labcore.workers import training
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
+from tests.llm.tools import TINIER
 from tests.workers.tools import LIGHT, learnt, until
 
 
@@ -23,6 +25,7 @@ def without_later(run_id: str, step: int) -> None:
 
 def test_a_killed_ppo_run_goes_on_bit_for_bit(store, monkeypatch):
     """PPO has the most to save: two networks, two optimizers, shuffled mini-batches, several updates per batch."""
+    monkeypatch.setitem(MODELS, "tiny", TINIER)
     monkeypatch.setattr(training, "CHECKPOINT_STEPS", 2)
     spec = make(algorithm_key="ppo", task_key="sort", steps=8, knobs={
         "sft_steps": 0, "prompts_per_step": 4, "max_new_tokens": 4,
