@@ -119,7 +119,7 @@ def test_the_first_step_of_a_fork_begins_where_its_parent_was(store, kind, same,
 @pytest.mark.parametrize("kind, before, after", [
     ("llm", "grpo", "ppo"), *(pytest.param("llm", *pair, marks=pytest.mark.long)
                               for pair in (("ppo", "rloo"), ("sft", "grpo"))),
-    pytest.param("llm", "grpo", "dpo", marks=pytest.mark.long), ("llm", "dpo", "sft"),
+    pytest.param("llm", "rloo", "dpo", marks=pytest.mark.long), ("llm", "dpo", "sft"),
     ("maze", "q_learning", "double_q_learning"), ("maze", "double_q_learning", "sarsa_lambda"),
     ("maze", "value_iteration", "policy_iteration"), ("maze", "value_iteration", "ppo"),
     ("maze", "actor_critic", "value_iteration"), ("maze", "reinforce", "ppo"), ("cartpole", "ppo", "a2c"),
