@@ -145,7 +145,7 @@ def test_it_is_said_where_it_cannot_act_and_not_where_it_can(case):
 @pytest.mark.parametrize("name", now(
     CASES, "clip, one update", "ratio in the KL", "β, KL off", "placement, no β", "β, imitation", "γ", "gate",
     "off-policy mask, advantages from 0 on", "KL horizon", "noise", "overlong filtering", "resampling", "divergence",
-    "tails of SFT", "deep β, one update", "maze clip", "maze discount"))
+    "β of SFT", "deep β, one update", "maze clip", "maze discount"))
 def test_what_is_said_of_it_is_true(name, tmp_path):
     kind, algorithm, _, key, values, _ = CASES[name]
     for knobs, acts in states(CASES[name]):
