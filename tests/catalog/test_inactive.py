@@ -1,6 +1,7 @@
 """A knob of which the page says that it cannot act changes nothing, and does act where the page does not say so."""
 
 import json
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from labcore.catalog.llm.tasks import TASKS, VERIFIERS
 from labcore.catalog.task import Task
 from labcore.runs.spec.run_spec import every_knob, knobs_of, make
 from labcore.tasks.task import Problem, make_task
+from tests.every import every, now
 from tests.llm import tools
 
 SMALL = {
@@ -124,13 +126,30 @@ def learnt(kind: str, algorithm: str, knobs: dict, folder: Path) -> np.ndarray:
     return np.concatenate([array.ravel() for path in files for _, array in sorted(load_file(path).items())])
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_is_said_of_it_is_true(case, tmp_path):
-    kind, algorithm, held, key, values, freed = case
-    for name, knobs, acts in (("held", held, False), *([("freed", held | freed, True)] if freed else [])):
+def states(case: tuple) -> Iterator[tuple[dict, bool]]:
+    """The knobs with which the knob of a case cannot act, and those that let it act."""
+    _, _, held, *_, freed = case
+    yield held, False
+    if freed:
+        yield held | freed, True
+
+
+@every("case", CASES.values())
+def test_it_is_said_where_it_cannot_act_and_not_where_it_can(case):
+    kind, algorithm, _, key, *_ = case
+    for knobs, acts in states(case):
         whole = make(kind=kind, algorithm_key=algorithm, task_key=kinds.kind(kind).task, knobs=knobs).knobs
         assert bool(reason(key, whole)) != acts
-        first, second = (learnt(kind, algorithm, {**knobs, key: value}, tmp_path / f"{name}{place}")
+
+
+@pytest.mark.parametrize("name", now(
+    CASES, "clip, one update", "ratio in the KL", "β, KL off", "placement, no β", "β, imitation", "γ", "gate",
+    "off-policy mask, advantages from 0 on", "KL horizon", "noise", "overlong filtering", "resampling", "divergence",
+    "β of SFT", "deep β, one update", "maze clip", "maze discount"))
+def test_what_is_said_of_it_is_true(name, tmp_path):
+    kind, algorithm, _, key, values, _ = CASES[name]
+    for knobs, acts in states(CASES[name]):
+        first, second = (learnt(kind, algorithm, {**knobs, key: value}, tmp_path / f"{acts}{place}")
                          for place, value in enumerate(values))
         assert np.allclose(first, second, rtol=0, atol=1e-4) != acts  # beyond rounding
 

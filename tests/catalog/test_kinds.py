@@ -33,7 +33,7 @@ from labcore.errors import LabError
 from labcore.runs.spec.run_spec import RunSpec, knobs_of, make
 from tests.every import every
 from tests.llm.tools import SOMETIMES as NOT_IN_ALL
-from tests.llm.tools import records, session
+from tests.llm.tools import one_of_each_sort, records, session
 
 LANGUAGE = ("llm", "exact")  # kinds whose rows are choices
 FAMILY = {family.key: family for family in FAMILIES}
@@ -175,9 +175,9 @@ def test_a_row_holds_the_models_that_its_choices_need(key):
     assert ("critic_learning_rate" in {knob.key for knob in row.knobs}) == needs_critic
 
 
-@pytest.mark.parametrize("key", [key for key, row in ALGORITHMS.items() if row.loop != "online"])  # see test_online
+@pytest.mark.parametrize("key", one_of_each_sort(key for key, row in ALGORITHMS.items() if row.loop != "online"))
 def test_a_tiny_run_logs_every_number_that_its_charts_show(key):
-    measured = {knob.key for knob in ALGORITHMS[key].knobs} & {"eval_every"}
+    measured = {knob.key for knob in ALGORITHMS[key].knobs} & {"eval_every"}  # test_online has the other rows
     started = session(key, letters=True, steps=2, **dict.fromkeys(measured, 1))
     drawn = {name for panel in ALGORITHMS[key].panels for name in PANELS[panel].metrics} - NOT_IN_ALL
     drawn -= {name for name in drawn if METRICS[name].about == "machine"}  # the worker's to say

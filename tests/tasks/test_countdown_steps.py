@@ -26,7 +26,8 @@ def expressions(numbers):
     return frozenset(found)
 
 
-@pytest.mark.parametrize("numbers, target", [((2, 3, 7), 13), ((1, 1, 4), 6), ((2, 7), 14), ((2, 3, 7), 35)])
+@pytest.mark.parametrize("numbers, target", [((2, 3, 7), 13), ((1, 1, 4), 6), ((2, 7), 14),
+                                             pytest.param((2, 3, 7), 35, marks=pytest.mark.long)])
 def test_a_beginning_can_become_right_exactly_if_a_right_expression_begins_so(numbers, target):
     every = expressions(numbers)
     right = {text[:end] for text in every if solves(text, [*numbers], target) for end in range(len(text) + 1)}

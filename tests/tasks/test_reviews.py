@@ -53,7 +53,7 @@ def test_without_noise_the_better_one_is_chosen():
     assert all(gold(pair.chosen) >= gold(pair.rejected) for pair in task(0).pairs(300, np.random.default_rng(0)))
 
 
-@pytest.mark.parametrize("temperature", [0.1, 0.5])
+@pytest.mark.parametrize("temperature", [0.1, pytest.param(0.5, marks=pytest.mark.long)])
 def test_labels_are_wrong_as_often_as_bradley_and_terry_say(temperature):
     pairs = task(temperature).pairs(4000, np.random.default_rng(3))
     gaps = np.array([gold(pair.chosen) - gold(pair.rejected) for pair in pairs])

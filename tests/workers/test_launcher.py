@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -12,22 +13,26 @@ import pytest
 
 from labcore.errors import LabError
 from labcore.runs.files.paths import log_file, max_runs
+from labcore.runs.store.store import Store
 from labcore.workers import process
 from labcore.workers.children import NICENESS
+from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.runs import fake
 from tests.workers.tools import until
 
 ROOT = Path(__file__).resolve().parents[2]
-FAKE = ("from dataclasses import replace; from labcore.catalog.kinds import KINDS; from labcore.workers import "
-        "children, supervisor, worker; KINDS['llm'] = replace(KINDS['llm'], session='tests.runs.fake:FakeSession'); ")
+# What a supervisor or worker begins with. It looks for no garbage among the modules that it loads.
+FAKE = ("import gc; gc.disable(); from dataclasses import replace; from labcore.catalog.kinds import KINDS; "
+        "from labcore.workers import children, supervisor, worker; children.FIRST_SECONDS = 0.1; "
+        "KINDS['llm'] = replace(KINDS['llm'], session='tests.runs.fake:FakeSession'); ")
 SPAWN = f"{FAKE} import sys; children.Spawning.COMMAND = (sys.executable, '-c', {FAKE + 'worker.main()'!r}); "
 FORKING = (sys.executable, "-c", FAKE + "supervisor.main(preload=(), fork=True)")
 SPAWNING = (sys.executable, "-c", SPAWN + "supervisor.main(fork=False)")
-WORKER = (sys.executable, "-c", FAKE + "import sys; worker.drive(worker.Store(), sys.argv[1])")
 # A lab like Streamlit's server: holds a launcher, starts a run, then waits to be killed. It hears Ctrl-C even where the
 # tests were started in the background of a shell, which has such processes ignore it.
-LAB = (sys.executable, "-c", "import signal, sys, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+LAB = (sys.executable, "-c", "import gc, signal, sys, time\ngc.disable()\n"
+       "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
        "from labcore.workers.launcher import Launcher\n"
        "from labcore.runs.store.store import Store\nfrom tests.runs import fake\n"
        f"Launcher(Store(), {FORKING!r}).start(fake.grpo(100000))\ntime.sleep(60)")
@@ -45,6 +50,28 @@ def open_lab(store, launchers):
     return lambda command=FORKING: launchers(store, command)
 
 
+@pytest.fixture(scope="module")
+def shared(labs):
+    """The home and the launcher of all tests that leave it running: a supervisor takes half a second to load."""
+    home = next(labs)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("RL_LAB_HOME", home), ("FAKE_SLEEP", 0.01), ("PYTHONPATH", ROOT)):
+            patch.setenv(name, str(value))
+        with closing(Launcher(Store(), FORKING)) as launcher:
+            yield home, launcher
+
+
+@pytest.fixture
+def lab(shared, monkeypatch):
+    """That launcher, with no run under way before and after the test."""
+    home, launcher = shared
+    monkeypatch.setenv("RL_LAB_HOME", str(home))
+    yield launcher
+    for run in launcher.store.runs("running"):
+        launcher.store.ask(run.id, "stop")
+    until(lambda: not launcher.store.runs("running"))
+
+
 def reached(store, run_id, step: int) -> bool:
     return store.run(run_id).step >= step
 
@@ -53,35 +80,17 @@ def states(store, *run_ids) -> list[str]:
     return [store.run(run_id).state for run_id in run_ids]
 
 
-# ---------------------------------------------------------------- kill -9
-
-
-def test_a_killed_worker_loses_nothing_and_goes_on_bit_for_bit(store, monkeypatch):
-    run_id, whole = store.create(fake.grpo(90)), store.create(fake.grpo(90))
-    worker = subprocess.Popen([*WORKER, run_id], cwd=ROOT)
-    until(lambda: reached(store, run_id, 55))  # beyond the checkpoint of step 50
-    store.ask(run_id, "set", {"knob": "beta", "value": 0.2})
-    change = until(lambda: [e for e in store.events_after(run_id) if e.kind == "knob"])[0]
-    until(lambda: reached(store, run_id, change.step + 5))
-    worker.kill()
-    worker.wait()
-    logged, steps = fake.trained(store, run_id), store.run(run_id).step
-    assert [row[0] for row in logged] == list(range(1, steps + 1)) and 60 <= steps < 90
-    assert store.reconcile() == [run_id] and states(store, run_id) == ["interrupted"]
-    monkeypatch.setenv("FAKE_SLEEP", "0")
-    store.requeue(run_id)
-    assert drive(store, run_id, start=fake.start) == "finished"
-    assert fake.trained(store, run_id)[:steps] == logged
-
-    def same_change(who, record, _):
-        if record.step == change.step - 1:
-            store.ask(whole, "set", {"knob": "beta", "value": 0.2})
-
-    drive(store, whole, on_record=same_change, start=fake.start)
-    assert fake.trained(store, run_id) == fake.trained(store, whole)
-
-
 # ---------------------------------------------------------------- the queue
+
+
+def test_an_idle_supervisor_costs_nothing(lab):
+    """The first test of the shared one, which looks for lost runs after a minute."""
+    process = psutil.Process(lab._process.pid)
+    until(lambda: process.status() == psutil.STATUS_SLEEPING and process.num_threads() == 1)
+    time.sleep(1.0)  # until it has finished starting
+    before, begun = process.cpu_times(), process.num_ctx_switches().voluntary
+    time.sleep(0.7)
+    assert process.cpu_times() == before and process.num_ctx_switches().voluntary - begun <= 1
 
 
 @pytest.mark.parametrize("command", [FORKING, SPAWNING], ids=["fork", "spawn"])
@@ -98,10 +107,18 @@ def test_runs_go_up_to_the_limit_and_the_others_wait_and_say_so(store, open_lab,
     until(lambda: any(e.kind == "knob" for e in store.events_after(first)))
     lab.close()
     assert states(store, first) == ["interrupted"]
+    with pytest.raises(LabError, match="closed"):
+        lab.wake()
 
 
-def test_a_worker_starts_at_once(store, open_lab):
-    lab = open_lab()
+def test_a_bad_limit_is_told(monkeypatch):
+    monkeypatch.setenv("RL_LAB_MAX_RUNS", "many")
+    with pytest.raises(LabError, match="RL_LAB_MAX_RUNS is 'many'"):
+        max_runs()
+
+
+def test_a_worker_starts_at_once(lab):
+    store = lab.store
     warm = lab.start(fake.grpo(1))
     until(lambda: states(store, warm) == ["finished"])
     row = store.run(lab.start(fake.grpo(1)))
@@ -109,8 +126,8 @@ def test_a_worker_starts_at_once(store, open_lab):
     assert store.run(row.id).started - row.created < 0.5  # 0.02 s where nothing else runs
 
 
-def test_two_labs_on_one_store_start_each_run_once(store, open_lab):
-    labs = [open_lab(), open_lab()]
+def test_two_labs_on_one_store_start_each_run_once(lab, launchers):
+    store, labs = lab.store, [lab, launchers(lab.store, FORKING)]
     ids = [labs[n % 2].start(fake.grpo(3)) for n in range(6)]
     for lab in labs:
         lab.wake()
@@ -119,12 +136,12 @@ def test_two_labs_on_one_store_start_each_run_once(store, open_lab):
         assert [e.kind for e in store.events_after(run_id)].count("started") == 1
 
 
-def test_a_killed_worker_is_noticed_at_once(store, open_lab):
-    lab = open_lab()
+def test_a_killed_worker_is_noticed_at_once(lab):
+    store = lab.store
     run_id = lab.start(fake.grpo(100_000))
     until(lambda: reached(store, run_id, 2))
     worker = psutil.Process(store.run(run_id).pid)
-    until(lambda: worker.nice() == min(os.nice(0) + NICENESS, 19))  # after its first second
+    until(lambda: worker.nice() == min(os.nice(0) + NICENESS, 19))  # after its first tenth of a second
     worker.kill()
     until(lambda: states(store, run_id) == ["interrupted"])
     assert "killed by signal 9" in store.run(run_id).message
@@ -158,35 +175,31 @@ def test_a_lab_that_ends_leaves_no_orphan(store, end):
     assert states(store, run_id) == ["interrupted"] and "resume it" in store.run(run_id).message
 
 
-@pytest.mark.parametrize("victim", ["lab", "supervisor"])
-def test_a_worker_in_the_middle_of_a_long_step_is_ended_too(store, open_lab, monkeypatch, victim):
+def test_a_worker_in_the_middle_of_a_long_step_ends_with_its_supervisor_or_lab(store, open_lab, monkeypatch):
+    """And a dead supervisor is replaced: the run goes on under the next one."""
     monkeypatch.setenv("FAKE_SLEEP", "60")
-    quick = "from labcore.workers import lifeline; lifeline.GRACE_SECONDS = 0.3; " + FAKE
+    quick = FAKE + "from labcore.workers import lifeline; lifeline.GRACE_SECONDS = 0.3; "
     lab = open_lab((sys.executable, "-c", quick + "supervisor.main(preload=(), fork=True)"))
     run_id = lab.start(fake.grpo(5))
-    until(lambda: store.events_after(run_id)[-1].kind == "checkpoint")
-    time.sleep(0.5)  # now it is in its first step
-    worker = psutil.Process(store.run(run_id).pid)
-    if victim == "lab":
-        lab.close()
-    else:
-        os.kill(lab._process.pid, signal.SIGKILL)
-    worker.wait(5)
-    until(lambda: states(store, run_id) == ["interrupted"])
-    assert "in the middle of a step" in store.run(run_id).message
 
+    def in_its_first_step(begun: int) -> psutil.Process:
+        until(lambda: [event.kind for event in store.events_after(run_id)].count("started") == begun)
+        time.sleep(0.5)
+        return psutil.Process(store.run(run_id).pid)
 
-def test_a_dead_supervisor_is_replaced(store, open_lab):
-    lab = open_lab()
-    run_id = lab.start(fake.grpo(100_000))
-    until(lambda: reached(store, run_id, 2))
-    old, worker = lab._process, psutil.Process(store.run(run_id).pid)
-    old.kill()
-    until(lambda: lab._process is not old)
-    worker.wait(5)
-    assert states(store, run_id) == ["interrupted"]
+    def ends(worker: psutil.Process) -> None:
+        worker.wait(5)
+        until(lambda: states(store, run_id) == ["interrupted"])
+        assert "in the middle of a step" in store.run(run_id).message
+
+    worker, supervisor = in_its_first_step(1), lab._process
+    os.kill(supervisor.pid, signal.SIGKILL)
+    ends(worker)
+    until(lambda: lab._process is not supervisor)
     lab.resume(run_id)
-    until(lambda: states(store, run_id) == ["running"])
+    worker = in_its_first_step(2)
+    lab.close()
+    ends(worker)
 
 
 def test_a_supervisor_that_never_comes_up_is_told(store, open_lab):
@@ -203,33 +216,13 @@ def test_a_supervisor_that_never_comes_up_is_told(store, open_lab):
     assert "no torch here" in process.log().read_text()
 
 
-def test_a_run_of_the_foreground_is_left_alone(store, open_lab):
+def test_a_run_of_the_foreground_is_left_alone(lab):
+    store = lab.store
     mine = store.create(fake.grpo(3), mine=True)
-    lab = open_lab()
     other = lab.start(fake.grpo(2))
     until(lambda: states(store, other) == ["finished"])
     assert states(store, mine) == ["starting"]
     assert drive(store, mine, start=fake.start) == "finished"
-
-
-def test_a_closed_lab_takes_no_run_and_a_bad_limit_is_told(store, open_lab, monkeypatch):
-    lab = open_lab()
-    lab.close()
-    with pytest.raises(LabError, match="closed"):
-        lab.wake()
-    monkeypatch.setenv("RL_LAB_MAX_RUNS", "many")
-    with pytest.raises(LabError, match="RL_LAB_MAX_RUNS is 'many'"):
-        max_runs()
-
-
-def test_an_idle_supervisor_costs_nothing(open_lab):
-    lab = open_lab()
-    process = psutil.Process(lab._process.pid)
-    until(lambda: process.status() == psutil.STATUS_SLEEPING and process.num_threads() == 1)
-    time.sleep(1.0)  # until it has finished starting
-    before, begun = process.cpu_times(), process.num_ctx_switches().voluntary
-    time.sleep(0.7)
-    assert process.cpu_times() == before and process.num_ctx_switches().voluntary - begun <= 1
 
 
 def test_the_command_is_the_module():

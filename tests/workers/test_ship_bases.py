@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from labcore.runs.spec.model_names import model_of_name
 from labcore.runs.spec.run_spec import RunSpec, base_spec, make
 from labcore.workers import ship_bases
 from labcore.workers.base import base_model
+from tests.runs import fake
 from tests.workers.tools import run
 
 # Where sort comes out bit for bit, this processor rounds as the one did that made them, and so must add. Elsewhere
@@ -38,6 +40,13 @@ def package(tmp_path, monkeypatch):
     (folder / "run.json").write_text('{"run": null}')
     monkeypatch.setattr(bases, "SHIPPED", folder.parent)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def briefly(monkeypatch):
+    """A few steps are enough of each fake run: SFT may end early as well."""
+    real = fake.FakeSession.run
+    monkeypatch.setattr(fake.FakeSession, "run", lambda session: islice(real(session), 3))
 
 
 def sort_spec(**knobs):

@@ -22,7 +22,8 @@ def verdicts(store: Store, run_id: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("steps", "knobs", "rules"), [
-    (25, {"updates_per_batch": 1, "max_new_tokens": 2}, {"no_signal", "clip_cannot_act", "truncation"}),
+    pytest.param(25, {"updates_per_batch": 1, "max_new_tokens": 2}, {"no_signal", "clip_cannot_act", "truncation"},
+                 marks=pytest.mark.long),
     (15, {"learning_rate": 0.02}, {"step_too_big", "kl_runaway"}),
 ])
 def test_a_real_run_that_goes_wrong_is_told_so_by_its_events(steps, knobs, rules, store):

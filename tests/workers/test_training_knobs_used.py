@@ -22,6 +22,7 @@ from app.training.feed import Feed
 from labcore.analysis.compare.groups import groups
 from labcore.analysis.compare.loading import Reader, load
 from labcore.catalog.kinds import KINDS
+from labcore.catalog.llm.models import MODELS
 from labcore.classic.tabular import loops
 from labcore.classic.tabular.td_learner import TDLearner
 from labcore.exports.capsules import packing, replay
@@ -34,6 +35,7 @@ from labcore.runs.fork import fork_spec, steps_to_fork
 from labcore.runs.spec.run_spec import RunSpec, make
 from labcore.runs.steering import Steering
 from labcore.workers.worker import drive
+from tests.llm.tools import TINIER
 from tests.runs import fake
 from tests.workers.tools import asker, kinds
 
@@ -146,6 +148,7 @@ def says_the_same(store, run_id: str, used: Watched, tmp_path: Path, overtaken: 
 
 def test_what_a_language_model_s_run_used(store, monkeypatch, tmp_path):
     """Live knobs between two steps and within a batch of three updates, and knobs that wait for the next batch."""
+    monkeypatch.setitem(MODELS, "tiny", TINIER)
     spec = make(algorithm_key="grpo", task_key="sort", steps=8, knobs=LLM)
     used, run_id = Watched(monkeypatch, spec), store.create(spec)
     asker(store, run_id, ("beta", 0.1))()  # while it is queued: from the first step on
@@ -180,7 +183,7 @@ def dies_once(monkeypatch, kind: str, after: int) -> None:
 
 
 @pytest.mark.parametrize("kind, given", [
-    ("llm", {"algorithm_key": "grpo", "task_key": "sort", "knobs": LLM}),
+    pytest.param("llm", {"algorithm_key": "grpo", "task_key": "sort", "knobs": LLM}, marks=pytest.mark.long),
     ("cartpole", {"algorithm_key": "ppo", "task_key": "CartPole-v1", "knobs": POLE})], ids=["llm", "cartpole"])
 def test_what_a_run_used_that_was_resumed_with_another_value(store, monkeypatch, tmp_path, kind, given):
     """It dies after step 6, is resumed from step 3 with another learning rate, and repeats the change of step 5."""

@@ -4,18 +4,16 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
+from labcore.catalog.llm.models import MODELS
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.run_spec import make
+from labcore.workers import training
 from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
+from tests.llm.tools import TINIER
 from tests.workers.tools import LIGHT, learnt, until
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def without_later(run_id: str, step: int) -> None:
@@ -25,31 +23,42 @@ def without_later(run_id: str, step: int) -> None:
             shutil.rmtree(path)
 
 
-def test_a_killed_ppo_run_goes_on_bit_for_bit(store):
+def test_a_killed_ppo_run_goes_on_bit_for_bit(store, monkeypatch):
     """PPO has the most to save: two networks, two optimizers, shuffled mini-batches, several updates per batch."""
-    spec = make(algorithm_key="ppo", task_key="sort", steps=20, knobs={
-        "sft_steps": 0, "prompts_per_step": 4, "max_new_tokens": 4})
+    monkeypatch.setitem(MODELS, "tiny", TINIER)
+    monkeypatch.setattr(training, "CHECKPOINT_STEPS", 2)
+    spec = make(algorithm_key="ppo", task_key="sort", steps=8, knobs={
+        "sft_steps": 0, "prompts_per_step": 4, "max_new_tokens": 4,
+        "reward_source": "noisy_verifier", "reward_noise": 0.3})  # random weights would earn nothing
     killed, whole = store.create(spec), store.create(spec)
-    store.ask(killed, "step")  # makes one step, then waits: so there is a checkpoint of step 1
-    worker = subprocess.Popen([sys.executable, "-m", "labcore.workers.worker", killed], cwd=ROOT, stdin=subprocess.PIPE)
-    until(lambda: (found := checkpoint.newest(run_folder(killed))) and found[0] == 1)
-    store.ask(killed, "resume")
-    until(lambda: store.run(killed).step >= 4)
-    store.ask(killed, "set", {"knob": "beta", "value": 0.3})
-    change = until(lambda: [e for e in store.events_after(killed) if e.kind == "knob"])[0]
-    until(lambda: store.run(killed).step >= change.step + 2)
-    worker.kill()
-    worker.wait()
+
+    def drive_to(run_id: str, end: int) -> str:
+        """A knob is moved on the way; at step `end` the process is killed."""
+        def on_record(_run, record, _seconds):
+            if record.step == 3:
+                store.ask(run_id, "set", {"knob": "beta", "value": 0.3})
+            if record.step == end:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return drive(store, run_id, on_record=on_record)
+
+    assert drive_to(whole, 9) == "finished"
+    store.dispose()
+    if not (pid := os.fork()):
+        try:
+            drive_to(killed, 6)
+        finally:
+            os._exit(0)
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
     before = learnt(store, killed)
-    assert len(before) < 20 and store.reconcile() == [killed]
-    without_later(killed, change.step)
+    assert len(before) == 6 and all(step["grad_norm"] > 0 for step in before) and store.reconcile() == [killed]
+    without_later(killed, 4)
+    assert 0 < checkpoint.newest(run_folder(killed))[0] < 4
     store.requeue(killed)
     assert drive(store, killed) == "finished"
-    assert learnt(store, killed)[:len(before)] == before
-
-    store.log(whole, "knob", change.payload, change.step)  # a run that is never killed, with the same change
-    drive(store, whole)
-    assert learnt(store, killed) == learnt(store, whole)
+    assert learnt(store, killed) == learnt(store, whole) and learnt(store, killed)[:6] == before
+    changes = [[event.step for event in store.events_after(run) if event.kind == "knob"] for run in (killed, whole)]
+    assert changes == [[4], [4]]
 
 
 def pictures(run_id) -> dict[str, dict]:

@@ -8,8 +8,8 @@ from labcore.catalog.metrics import METRICS
 from labcore.workers.worker import drive
 from tests.runs import fake
 
-# The command of a supervisor for mazes: torch takes seconds to load.
-LIGHT = (sys.executable, "-c", "from labcore.workers import supervisor; "
+# The command of a supervisor for mazes: torch takes seconds to load, and a look for garbage among modules is of no use.
+LIGHT = (sys.executable, "-c", "import gc; gc.disable(); from labcore.workers import supervisor; "
          "supervisor.main(preload=('labcore.classic.tabular.session',), fork=True)")
 
 

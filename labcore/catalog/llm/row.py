@@ -32,10 +32,8 @@ def row(key: str, label: str, loop: str, *, defaults: Mapping[str, Value] = Mapp
     brought = [knob for family in choices.FAMILIES for choice in choices.chosen(family, chosen)
                for knob in choice.brings]
     known |= {knob.key: knob for knob in (*brought, *extra_knobs) if knob.key not in known}
-    moved = {*defaults, *plain}
-    knobs = tuple(replace(knob.with_default(defaults.get(knob.key, knob.default)),
-                          advanced=knob.advanced and knob.key not in plain) if knob.key in moved else knob
-                  for knob in known.values() if knob.key not in without)
+    own = (knob.with_default(defaults.get(key, knob.default)) for key, knob in known.items() if key not in without)
+    knobs = tuple(replace(knob, advanced=False) if knob.key in plain else knob for knob in own)
     return Algorithm(key, label, loop, knobs=knobs, panels=_filled(panels, chosen), **rest)
 
 

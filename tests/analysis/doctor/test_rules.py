@@ -265,7 +265,7 @@ def test_another_tools_flat_reward_is_not_taken_for_solved():
     assert found(None, flat(reward=1.0, reward_std=0.0, exact_match=1.0))["no_signal"].severity == "note"
 
 
-@pytest.mark.parametrize(("spread", "batch"), [(2.0, 256), (0.5, 16)])
+@pytest.mark.parametrize(("spread", "batch"), [pytest.param(2.0, 256, marks=pytest.mark.long), (0.5, 16)])
 def test_a_gold_reward_that_only_wavers_is_not_hacked(spread, batch):
     """200 steps of rewards with this standard deviation, and completions a step: noise is no fall."""
     def hacked(seed: int, gold: float) -> bool:
@@ -281,7 +281,7 @@ def test_a_gold_reward_that_only_wavers_is_not_hacked(spread, batch):
     assert not any(rising) and sum(level) <= 2 and all(falling)
 
 
-@pytest.mark.parametrize("rows", [32, 256])
+@pytest.mark.parametrize("rows", [32, pytest.param(256, marks=pytest.mark.long)])
 def test_held_out_accuracies_that_only_waver_are_no_overfitting(rows):
     """300 steps of GRPO with its usual batch, measured every 25 steps: the same success on both sides, or not."""
     def heart(seed: int, by: float) -> bool:

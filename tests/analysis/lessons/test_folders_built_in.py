@@ -23,7 +23,7 @@ from labcore.workers.worker import start_session
 from tests.llm.tools import records
 
 FILES = sorted(folders.HERE.glob("*.md"))
-AT_ONCE = ("traces", "baseline", "clip")  # a maze, CartPole and a language model, a second each: no part of `long`
+AT_ONCE = ("clip",)  # of a language model; the example of the docs is one of a maze
 LONGEST = 30  # steps of a language model's run, some 10 s on a laptop
 
 
@@ -57,9 +57,12 @@ def test_what_a_lesson_claims_comes_out(path):
     assert all(key in run for key in lesson.charts for run in runs[lesson.setups[0].name]), "a chart without values"
 
 
+FEW = {"prompts_per_step", "pairs_per_step", "eval_prompts", "eval_pairs", "eval_answers", "eval_episodes"}
+
+
 def small(spec: RunSpec) -> RunSpec:
     """Two steps of a few prompts, which log the same numbers."""
-    few = {key: min(8, value) for key, value in spec.knobs.items() if key == "prompts_per_step"}
+    few = {key: min(4, value) for key, value in spec.knobs.items() if key in FEW}
     return replace(spec, steps=2, knobs=spec.knobs | few)
 
 

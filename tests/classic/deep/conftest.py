@@ -30,7 +30,9 @@ def generator():
     return torch.Generator().manual_seed(0)
 
 
-SMALL = {"ppo": {"epochs": 2, "mini_batches": 2}, "a2c": {"rollouts_per_step": 2}, "trpo": {"critic_epochs": 2},
+SMALL = {"ppo": {"environments": 4, "rollout_steps": 64, "epochs": 2, "mini_batches": 2},
+         "a2c": {"environments": 4, "rollouts_per_step": 2},
+         "trpo": {"environments": 4, "rollout_steps": 64, "critic_epochs": 2},
          "reinforce": {"environments": 3, "critic_epochs": 2, "variance_every": 2},
          "dqn": {"gradient_steps": 4, "learning_starts": 0, "rollout_steps": 8, "buffer_size": 100}}
 
@@ -39,7 +41,7 @@ SMALL = {"ppo": {"epochs": 2, "mini_batches": 2}, "a2c": {"rollouts_per_step": 2
 def start():
     """start(method, knobs, task, seed, steps, resume): a session small enough to run in a fraction of a second."""
     def started(method, knobs=None, task="CartPole-v1", seed=1, steps=4, resume=None, **spec):
-        given = {**SMALL[method], "eval_episodes": 2, "eval_every": 2, **(knobs or {})}
+        given = {**SMALL[method], "eval_episodes": 1, "eval_every": 2, **(knobs or {})}
         return DeepSession.start(make(kind="cartpole", algorithm_key=method, task_key=task, knobs=given, seed=seed,
                                       steps=steps, **spec), resume=resume)
     return started

@@ -22,7 +22,8 @@ from tests.words import says
 
 @pytest.mark.parametrize("method", ALGORITHMS)
 def test_a_run_again_and_its_resumption(start, tmp_path, method):
-    """The same records bit for bit: started again, and saved at step 2 and loaded."""
+    """The same records bit for bit: started again, and saved at step 2 and loaded; whatever the global chance."""
+    torch.manual_seed(0)
     session = start(method)
     records = []
     for record in session.run():
@@ -32,6 +33,7 @@ def test_a_run_again_and_its_resumption(start, tmp_path, method):
     assert [record.step for record in records] == [1, 2, 3, 4]
     assert "4 steps" in session.finished_because
     json.dumps([dataclasses.asdict(dataclasses.replace(record, look=None)) for record in records], allow_nan=False)
+    torch.manual_seed(1)
     twin = start(method)
     assert list(twin.run()) == records
     resumed = start(method, resume=tmp_path)
@@ -40,15 +42,7 @@ def test_a_run_again_and_its_resumption(start, tmp_path, method):
     for other in (twin, resumed):
         assert all(torch.equal(value, same[key]) for key, value in other.tensors().items())
         assert other.values() == session.values()
-    assert list(start(method, seed=2).run()) != records
-
-
-@pytest.mark.parametrize("method", ALGORITHMS)
-def test_no_global_random_numbers(start, method):
-    torch.manual_seed(0)
-    first = [record.metrics for record in start(method, steps=2).run()]
-    torch.manual_seed(1)
-    assert [record.metrics for record in start(method, steps=2).run()] == first
+    assert next(start(method, seed=2).run()) != records[0]
 
 
 @pytest.mark.parametrize("method", ["ppo", "dqn"])
@@ -63,7 +57,7 @@ def test_a_resumed_world_that_is_stepped_singly(start, tmp_path, method):
 @pytest.mark.parametrize("task", ["Acrobot-v1", "MountainCar-v0", "CliffWalking-v1", "Taxi-v4"])
 def test_other_environments_run(start, task):
     for method in ("ppo", "dqn"):
-        record = next(start(method, {"rollout_steps": 4, "eval_episodes": 1}, task=task, steps=1).run())
+        record = next(start(method, {"rollout_steps": 4, "environments": 1}, task=task, steps=1).run())
         assert math.isfinite(record.metrics["eval_return"])
 
 
@@ -197,8 +191,8 @@ def greedy_return(session, needed, steps):
 
 
 @pytest.mark.parametrize(("method", "steps"), [
-    ("ppo", 60), ("a2c", 40), ("dqn", 80), pytest.param("trpo", 60, marks=pytest.mark.long),
-    pytest.param("reinforce", 20, marks=pytest.mark.long)])
+    ("ppo", 60), ("dqn", 80), *(pytest.param(*each, marks=pytest.mark.long) for each in (
+        ("a2c", 40), ("trpo", 60), ("reinforce", 20)))])
 def test_it_learns(method, steps):
     """To 195 and more in a few seconds, with the knobs as they are."""
     session = DeepSession.start(make(kind="cartpole", algorithm_key=method, task_key="CartPole-v1", seed=2,

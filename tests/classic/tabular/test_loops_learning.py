@@ -8,16 +8,17 @@ from labcore.catalog.maze import ALGORITHMS
 from labcore.classic.tabular import dynamic_programming
 from labcore.classic.tabular.dynamic_programming import exact_value, optimal_values
 from tests.classic.tabular.tabular import LEARNING, records, start
+from tests.every import now
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", now(range(2), 0))
 @pytest.mark.parametrize("method", [method for method in ALGORITHMS if method != "policy_evaluation"])
 def test_every_method_learns_the_textbook_maze(method, seed):
     last = records(start(method, steps=200, seed=seed))[-1].metrics
     assert last["start_value/greedy"] == pytest.approx(8.1) == last["start_value/best"]
 
 
-@pytest.mark.parametrize("method", [*LEARNING, "actor_critic"])
+@pytest.mark.parametrize("method", now([*LEARNING, "actor_critic"], "q_learning", "sarsa_lambda", "actor_critic"))
 def test_every_td_method_learns_the_corridors(method):
     """To the optimal greedy value, with the knobs as they are, long before the run is over."""
     session = start(method, "corridors", steps=300, seed=0)
@@ -36,7 +37,7 @@ def test_every_td_method_learns_the_corridors(method):
     pytest.param("actor_critic", "cliff", -21, -13, {}, marks=pytest.mark.long),
     # The far goal, where the exploration finds it; without it the near one.
     ("q_learning", "two_goals", 3.874, 3.875, {"epsilon": 1.0, "epsilon_steps": 5000}),
-    ("q_learning", "two_goals", 1, 1, {}),
+    pytest.param("q_learning", "two_goals", 1, 1, {}, marks=pytest.mark.long),
     pytest.param("reinforce", "two_goals", 3.874, 3.875, {}, marks=pytest.mark.long)])
 def test_what_a_maze_is_there_to_show(method, task, worst, best, knobs):
     last = records(start(method, task, steps=300, seed=0, **knobs))[-1].metrics

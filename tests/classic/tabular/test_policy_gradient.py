@@ -292,7 +292,8 @@ def value(name, maze, count, seed=0, random_start=False, **knobs):
     ("actor_critic", "corridors", 0.5, {"alpha": 0.3}),
     pytest.param("actor_critic", "slippery", 0.5, {}, marks=pytest.mark.long),
     pytest.param("actor_critic", "cliff", 5, {}, marks=pytest.mark.long), ("ppo", "corridors", 0.3, {}),
-    ("ppo", "slippery", 1.0, {"random_start": True}), ("reinforce", "corridors", 1.3, {"alpha": 0.5})])
+    pytest.param("ppo", "slippery", 1.0, {"random_start": True}, marks=pytest.mark.long),
+    ("reinforce", "corridors", 1.3, {"alpha": 0.5})])
 def test_the_better_ones_learn_the_others(name, world, short, knobs):
     maze = build(TASKS[world], {})
     best = optimal_values(maze.mdp, maze.gamma)[0][maze.start]

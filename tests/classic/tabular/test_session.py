@@ -18,6 +18,7 @@ from labcore.runs.spec.run_spec import make
 from labcore.workers.pictures import finite
 from tests.classic.forks import child_of, saved_at
 from tests.classic.tabular.tabular import GRADIENT, LEARNING, PLANNING, each_method, records, start
+from tests.every import now
 
 
 def tables_of(session, folder: Path):
@@ -31,8 +32,9 @@ def tables_of(session, folder: Path):
 
 @each_method
 def test_a_run_again_and_its_resumption(method, tmp_path):
-    """Also the numbers of the pictures; in a maze whose steps slip, so that everything takes chance."""
-    saved_at, session = 7, start(method, "slippery")
+    """Also the numbers of the pictures; in a maze whose steps slip, so that everything takes chance, its own."""
+    np.random.seed(0)
+    saved_at, session = 7, start(method, "slippery", steps=20)
     found = []
     for record in session.run():
         if record is not None:
@@ -40,8 +42,9 @@ def test_a_run_again_and_its_resumption(method, tmp_path):
             if record.step == saved_at:
                 (tmp_path / "checkpoint").mkdir()
                 session.save(tmp_path / "checkpoint")
-    assert records(start(method, "slippery")) == found
-    resumed = start(method, "slippery", resume=tmp_path / "checkpoint")
+    np.random.seed(1)
+    assert records(start(method, "slippery", steps=20)) == found
+    resumed = start(method, "slippery", steps=20, resume=tmp_path / "checkpoint")
     assert (resumed.step, resumed.env_steps) == (saved_at, found[saved_at - 1].env_steps)
     rest = records(resumed)
     assert resumed.finished_because == session.finished_because
@@ -50,18 +53,10 @@ def test_a_run_again_and_its_resumption(method, tmp_path):
         (session, "whole"), (resumed, "resumed")))
     assert state == other and all((arrays[name] == others[name]).all() for name in arrays)
     if method not in PLANNING:
-        assert records(start(method, "slippery", seed=2)) != found
+        assert records(start(method, "slippery", steps=5, seed=2)) != found[:5]
 
 
-@each_method
-def test_no_global_random_numbers(method):
-    np.random.seed(0)
-    first = records(start(method, "slippery", steps=5))
-    np.random.seed(1)
-    assert records(start(method, "slippery", steps=5)) == first
-
-
-@each_method
+@pytest.mark.parametrize("method", now(ALGORITHMS, "value_iteration", "q_learning", "sarsa_lambda", "ppo"))
 def test_a_knob_moved_in_mid_run_counts_from_there(method, tmp_path):
     """A session that is resumed has it too."""
     short = {} if method in PLANNING else {"step_limit": 40}

@@ -124,7 +124,8 @@ def test_the_number_of_pictures_is_bounded(steps, pace, most):
     assert gaps.max() <= max(1, steps // 200)
 
 
-@pytest.mark.parametrize("method", ["value_iteration", "policy_iteration", "policy_evaluation"])
+@pytest.mark.parametrize("method", ["value_iteration", "policy_iteration",
+                                    pytest.param("policy_evaluation", marks=pytest.mark.long)])
 def test_where_the_sweeps_settled_is_drawn(method):
     found = records(start(method, "corridors", steps=2000, pace=0))
     assert 200 < len(found) < 2000 or method == "value_iteration"

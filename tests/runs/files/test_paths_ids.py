@@ -131,7 +131,7 @@ def test_no_entry_lets_an_id_lead_elsewhere(entry, neighbours, capsys):
         with suppress(LabError, SystemExit):  # refused in a sentence, or by the command line's parser
             found = ENTRIES[entry](name)
         assert not isinstance(found, Path) or not found.exists() or found.is_relative_to(home()), name
-        assert outside(neighbours) == before, name
+    assert outside(neighbours) == before
     assert "Traceback" not in capsys.readouterr().err
 
 

@@ -2,8 +2,6 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -44,11 +42,11 @@ def test_a_url_leads_back_to_its_file(name):
 def test_a_process_of_the_lab_finds_the_same_store(tmp_path, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "a%20b?c"))
     url = store_url()
-    told = "from labcore.runs.store.dialects import store_url; print(store_url())"
     for given_url in (url, None):  # of a lab that is open, and of the supervisor that starts before it
-        done = subprocess.run([sys.executable, "-c", told], env=process.environment(given_url), capture_output=True,
-                              text=True, check=True)
-        assert done.stdout.strip() == url
+        environment = process.environment(given_url)
+        with monkeypatch.context() as there:
+            there.setattr(os, "environ", environment)
+            assert store_url() == url
     assert os.listdir(tmp_path) == ["a%20b?c"]
 
 

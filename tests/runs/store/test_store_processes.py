@@ -26,7 +26,8 @@ def _write(run_id: str, count: int) -> None:
 
 def test_two_processes_write_at_once_and_nothing_is_lost(store):
     ids = [store.create(grpo()) for _ in range(2)]
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
+    store.dispose()
     writers = [context.Process(target=_write, args=(run_id, 200)) for run_id in ids]
     for writer in writers:
         writer.start()

@@ -12,6 +12,7 @@ from labcore.runs.files.artifacts.publishers import OfLab
 from labcore.runs.files.paths import run_folder
 from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
+from labcore.workers import alerts
 from labcore.workers.launcher import Launcher
 from tests.runs import fake
 from tests.workers.tools import LIGHT, Background, run, until
@@ -106,23 +107,40 @@ def test_a_run_under_way_is_never_marked_as_published(machines, store):
     assert seen == [False, False] and changes.is_published(run_id, object_store.opened().begin())
 
 
-def test_a_store_that_hangs_does_not_hold_a_run_that_is_asked_to_stop(machines, store, monkeypatch):
+@pytest.mark.parametrize("held", [False, True], ids=["its process ends", "a service holds its process"])
+def test_a_store_that_hangs_does_not_hold_a_run_that_is_asked_to_stop(machines, store, monkeypatch, held):
+    """Its files are sent by the next lab, or meanwhile by its own process; whoever sends them says so."""
     run_id, free = store.create(fake.grpo(STEPS)), threading.Event()
     real = object_store.ObjectStore._put
-    monkeypatch.setattr(object_store.ObjectStore, "_put", lambda self, *given: free.wait() and real(self, *given))
+
+    def hangs(self, *given):
+        free.wait()
+        if not held:  # nothing of a process that has ended goes on
+            raise LabError("The process is gone.")
+        return real(self, *given)
+
+    monkeypatch.setattr(object_store.ObjectStore, "_put", hangs)
     monkeypatch.setattr(publishers, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(publish, "REST_SECONDS", 0.01)
     object_store.opened()
     (machines.shared / object_store.MARKER).write_text('{"format": 1, "id": "a"}')
+    if held:
+        monkeypatch.setattr(alerts, "wait", lambda: until(lambda: changes.is_published(run_id, "a")))
     worker = Background(store, run_id)
     until(lambda: store.run(run_id).message == "publishing its files")
     assert store.run(run_id).state == "running" and store.run(run_id).step == STEPS
     store.ask(run_id, "stop")
-    worker.join()
-    assert worker.state == "finished" and published(store, run_id) == ["unpublished"] and not store.asked(run_id)
+    until(lambda: store.run(run_id).state == "finished")
+    assert published(store, run_id) == ["unpublished"] and not store.asked(run_id)
     free.set()
-    with OfLab(store) as lab:
-        assert lab.flush()
-    assert published(store, run_id) == ["unpublished", "published"]
+    worker.join()
+    machines.at("a")  # waits for the end of the publisher
+    if not held:
+        assert published(store, run_id) == ["unpublished"]
+        monkeypatch.setattr(object_store.ObjectStore, "_put", real)
+        with OfLab(store) as lab:
+            assert lab.flush()
+    assert published(store, run_id) == ["unpublished", "published"] and changes.is_published(run_id, "a")
 
 
 def test_a_fault_of_the_store_of_runs_while_files_are_sent_does_not_keep_the_end_from_being_said(

@@ -5,12 +5,14 @@ import signal
 
 import pytest
 
+from labcore.catalog.llm.models import MODELS
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.artifacts import deletion, fetch, manifest, object_store
 from labcore.runs.files.paths import run_folder
 from labcore.runs.spec import model_names
 from labcore.runs.spec.run_spec import make
 from labcore.workers.worker import drive
+from tests.llm.tools import TINIER
 from tests.runs import fake
 from tests.runs.files.artifacts.tools import killed_before_write
 from tests.workers.tools import kinds, learnt, run
@@ -34,9 +36,11 @@ def test_a_run_that_was_interrupted_ends_in_another_home_bit_for_bit(machines, s
     assert checkpoint.newest(run_folder(run_id)) == (60, run_folder(run_id) / "checkpoints" / "step-000060")
 
 
-def test_a_language_model_goes_on_in_another_home_bit_for_bit(machines, store):
+def test_a_language_model_goes_on_in_another_home_bit_for_bit(machines, store, monkeypatch):
     """A real one with an adapter on a run's policy, which only the store has by then."""
-    knobs = {"sft_steps": 0, "prompts_per_step": 2, "group_size": 2}
+    monkeypatch.setitem(MODELS, "tiny", TINIER)
+    knobs = {"sft_steps": 0, "prompts_per_step": 2, "group_size": 2, "reward_source": "noisy_verifier",
+             "reward_noise": 0.3}  # random weights would earn nothing
     given = {"algorithm_key": "grpo", "task_key": "sort", "steps": 4}
     first = store.create(make(**given, knobs=knobs), mine=True)
     assert drive(store, first) == "finished", store.run(first).message
@@ -49,6 +53,7 @@ def test_a_language_model_goes_on_in_another_home_bit_for_bit(machines, store):
     store.requeue(run_id, mine=True)
     assert drive(store, run_id) == "finished", store.run(run_id).message
     assert learnt(store, run_id) == learnt(store, undisturbed) and len(learnt(store, run_id)) == 4
+    assert any(step["grad_norm"] > 0 for step in learnt(store, run_id))
     assert [step for step, _ in checkpoint.local(run_folder(first))] == [4]
 
 

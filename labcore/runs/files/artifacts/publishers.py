@@ -53,12 +53,17 @@ class OfWorker(Publisher):
         self.live.discard(run_id)
         try:
             changed(run_folder(run_id))
-            if not self._flushed(run_id, cut) and run_id not in self.said:
-                self._log(run_id, "its end did not wait until all of them were sent")
+            if not self._flushed(run_id, cut):
+                self._report(run_id, "its end did not wait until all of them were sent")
             if not cut():
                 cache.trim(lambda: active(self._runs))  # files beyond the limit can be deleted another time
         except (LabError, OSError) as error:
             print(f"{run_id}: {error}", file=sys.stderr, flush=True)
+
+    def _done(self, unit: str) -> None:
+        """Say it of a unit that has not changed since: otherwise it is sent once more."""
+        if unit not in self._changed:
+            super()._done(unit)
 
     def _flushed(self, run_id: str, cut: Callable[[], bool]) -> bool:
         """True if all of the run was sent before it was asked to stop, or the lab ended."""
