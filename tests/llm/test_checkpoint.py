@@ -15,14 +15,15 @@ from labcore.catalog.llm.algorithms import ALGORITHMS as TABLE
 from labcore.catalog.llm.models import MODELS
 from labcore.errors import LabError
 from labcore.llm.session import LlmSession
+from tests.every import now
 from tests.llm.tools import TINIER, Letters, quietly, records, session, spec, unlike, weights
 from tests.words import says
 
 ALGORITHMS = unlike(TABLE.values())
 # Of each loop the row with most to save; the others by `make test-long`.
 MOST = {TABLE[key].loop: key for key in sorted(ALGORITHMS, key=lambda key: len(TABLE[key].models))}.values()
-OF_LOOPS = [pytest.param(key, marks=() if key in MOST else pytest.mark.long) for key in ALGORITHMS]
-STEPS, SAVED_AT = 6, 3  # the step after the save draws from every generator; the line of step 1 lies before it
+OF_LOOPS = now(ALGORITHMS, *MOST)
+STEPS, SAVED_AT = 5, 3  # the step after the save draws from every generator; the line of step 1 lies before it
 
 
 def given(algorithm):
@@ -62,7 +63,7 @@ def assert_alike(resumed, whole, expected):
     assert resumed.rng.bit_generator.state == whole.rng.bit_generator.state
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, *MOST, "online_dpo", "dapo"))
 def test_a_resumed_run_is_the_uninterrupted_one(algorithm, whole):
     folder, started, expected = whole(algorithm)
     assert_alike(session(algorithm, steps=STEPS, resume=folder, **given(algorithm)), started, expected)
@@ -153,7 +154,7 @@ def test_changed_knobs_are_kept(tmp_path):
     assert resumed.knobs == started.knobs and resumed.spec.knobs["beta"] == 0.04
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", OF_LOOPS)
 def test_a_checkpoint_is_safetensors_and_json(algorithm, whole):
     folder, *_ = whole(algorithm)
     files = [path for path in folder.rglob("*") if path.is_file()]

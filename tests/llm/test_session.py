@@ -12,6 +12,7 @@ from labcore.errors import LabError
 from labcore.llm.experience import collect
 from labcore.llm.generation import Sampling, generate
 from labcore.llm.nets import recompute
+from tests.every import now
 from tests.llm.tools import completion_ids, records, session, unlike, weights
 
 ALGORITHMS = unlike(TABLE.values())
@@ -95,7 +96,7 @@ def test_a_length_limit_raised_during_the_run_cuts_at_the_end_of_the_context():
     assert len(records(started)) == 2
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "sft", "ppo", "dpo", "reward_model", "prm"))
 def test_bf16_computes_in_bfloat16_and_learns_in_float32(algorithm):
     exact, first, again = (session(algorithm, dtype=dtype) for dtype in ("fp32", "bf16", "bf16"))
     expected, got = records(exact), records(first)

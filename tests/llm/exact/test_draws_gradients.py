@@ -33,6 +33,7 @@ from labcore.llm.pairs import Pairs, next_pairs, sample_once
 from labcore.llm.preference_objective import asks
 from labcore.llm.rollout import credit
 from labcore.tasks.task import Pair
+from tests.every import now
 from tests.llm.exact.small import off, session
 from tests.llm.tools import weights
 
@@ -69,7 +70,7 @@ def mean_and_truth(found, critic="untrained", values=None):
     return expectation(found, world, made if values is None else values)[0], world.gradient(found)
 
 
-@pytest.mark.parametrize("algorithm", ONLINE)
+@pytest.mark.parametrize("algorithm", now(ONLINE, *{bias: key for key, bias in reversed(BIAS.items())}.values()))
 def test_the_bias_of_every_online_row(algorithm):
     found = session(algorithm, **({"pass_k": 1} if algorithm == "passk_training" else {}))  # k < G
     mean, truth = mean_and_truth(found)
@@ -265,7 +266,8 @@ def pair_of(world: World, prompt: int, chosen: int, rejected: int, theirs: str =
                 problem.line, bool(cut[chosen]), bool(cut[rejected]), problem.answer, theirs=theirs)
 
 
-@pytest.mark.parametrize("algorithm", PREFERENCE)
+@pytest.mark.parametrize("algorithm", now(PREFERENCE, "dpo", "online_dpo", "xpo", "aot", "kto", "mpo", "simpo", "tpo",
+                                          "orpo"))
 def test_preference_rows_have_the_gradient_of_their_loss_over_all_pairs(algorithm):
     source = "dataset" if algorithm in OF_A_BATCH else "reference_once"
     fresh = {"online_dpo": {"pairs": "policy_each_step", "group_size": 2}, "xpo": {"second_weight": 0.3}}
