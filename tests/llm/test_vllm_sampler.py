@@ -123,7 +123,7 @@ def by_vllm(algorithm="grpo", steps=3, **knobs):
 
 
 @pytest.mark.parametrize("algorithm, knobs", [
-    ("grpo", {}), ("grpo", {"temperature": 0.6, "top_k": 5, "top_p": 0.9}), ("ppo", {}), ("remax", {})])
+    ("grpo", {"temperature": 0.6, "top_k": 5, "top_p": 0.9}), ("ppo", {}), ("remax", {})])
 def test_a_run_samples_with_the_policy_as_it_is(vllm, algorithm, knobs):
     started = by_vllm(algorithm, **HARD, **knobs)
     agree(records(started))

@@ -137,7 +137,7 @@ def test_metrics_do_not_depend_on_what_is_looked_at(algorithm, large, monkeypatc
         assert (other[1] == by_schedule[1]).all()
 
 
-@pytest.mark.parametrize("algorithm", LARGE)
+@pytest.mark.parametrize("algorithm", now(LARGE, "ppo", "dpo", "sft"))
 def test_without_probes_there_is_nothing_to_look_at(algorithm):
     found = all_records(session(algorithm, steps=5, probes=False), pictures=True)
     assert not any(record.samples or record.line or record.look for record in found)

@@ -278,7 +278,8 @@ def test_the_critic_never_sees_the_batch_that_it_values(tmp_path, of_file):
         seen.append(batch.batch.problems)
         return batch
     sampled = collect(as_of(session, spec))
-    with patch("labcore.llm.probes.one_batch.collect", collected):
+    with patch("labcore.llm.probes.one_batch.collect", collected), \
+            patch("labcore.llm.probes.one_batch.CRITIC_BATCHES", 3):
         critic_values(session, [spec], sampled)
     assert len(seen) > 1 and sampled.batch.problems not in seen
     assert all(problems not in seen[:place] for place, problems in enumerate(seen))
