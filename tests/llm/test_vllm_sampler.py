@@ -119,7 +119,7 @@ HARD = {"learning_rate": 0.02, "updates_per_batch": 2}  # the policy moves so fa
 
 
 def by_vllm(algorithm="grpo", steps=3, **knobs):
-    return session(algorithm, steps=steps, rollouts="vllm", **knobs)
+    return session(algorithm, steps=steps, rollouts="vllm", **{"prompts_per_step": 2, **knobs})
 
 
 @pytest.mark.parametrize("algorithm, knobs", [
@@ -131,7 +131,8 @@ def test_a_run_samples_with_the_policy_as_it_is(vllm, algorithm, knobs):
 
 
 def test_a_run_with_an_adapter_samples_with_it(vllm, tmp_path):
-    agree(records(begun(run_spec("grpo", made("llama", tmp_path), steps=3, rollouts="vllm", **HARD))))
+    agree(records(begun(run_spec("grpo", made("llama", tmp_path), steps=3, rollouts="vllm",
+                                 prompts_per_step=2, **HARD))))
 
 
 def agree(found):
