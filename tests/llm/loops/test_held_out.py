@@ -237,9 +237,10 @@ def test_a_resumed_run_continues_its_epoch_bit_for_bit(data, tmp_path, algorithm
     assert expected[-1]["epoch"] > begun[-1]["epoch"] > 0
 
 
-@pytest.mark.parametrize(("algorithm", "of"), [
-    ("grpo", "prompts"), ("sft", "prompts"), ("dpo", "preferences"), ("online_dpo", "prompts"),
-    ("reward_model", "preferences"), ("kto", "singles")])
+@pytest.mark.parametrize(("algorithm", "of"), now(
+    [("grpo", "prompts"), ("sft", "prompts"), ("dpo", "preferences"), ("online_dpo", "prompts"),
+     ("reward_model", "preferences"), ("kto", "singles")],
+    ("sft", "prompts"), ("online_dpo", "prompts"), ("kto", "singles")))
 def test_rows_are_drawn_once_in_each_epoch(data, algorithm, of):
     size = {"grpo": "prompts_per_step", "sft": "sequences_per_step"}.get(algorithm, "pairs_per_step")
     made, drawn, take = started(data, algorithm, of, steps=8, max_new_tokens=2, **{size: 19}), [], Epochs.take

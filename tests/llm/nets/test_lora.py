@@ -33,6 +33,7 @@ from labcore.runs.spec.run_spec import make
 from labcore.runs.store.store import Store
 from labcore.tasks.task import Pair
 from labcore.workers.worker import drive
+from tests.every import now
 from tests.llm.tools import HEADS, SIZE, SMALL, Letters, completion_ids, prompts, quietly, records
 
 TOKENIZER = character_tokenizer()
@@ -86,7 +87,8 @@ def logits(model, seed=1):
         return model(input_ids=completion_ids(3, 7, len(TOKENIZER), seed)).logits
 
 
-@pytest.mark.parametrize("algorithm, kind", EVERY_LOOP.items())
+@pytest.mark.parametrize("algorithm, kind", now(
+    EVERY_LOOP.items(), *((key, EVERY_LOOP[key]) for key in ("ppo", "dpo", "reward_model"))))
 def test_a_resumed_run_is_the_uninterrupted_one(algorithm, kind, base, tmp_path):
     folder = base(kind)
     before = load(folder)[0].state_dict()
@@ -103,7 +105,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(algorithm, kind, base, tmp_path)
     assert held < 200_000 and not list((tmp_path / "saved").rglob("*.bin")), "the adapters alone, and no pickle"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", now(KINDS, "gpt2"))
 def test_the_reference_is_the_base_bit_for_bit_and_takes_no_memory(kind, base):
     folder = base(kind)
     plain, started = begun(run_spec("grpo", folder, lora_rank=0)), begun(run_spec("grpo", folder))
@@ -116,7 +118,7 @@ def test_the_reference_is_the_base_bit_for_bit_and_takes_no_memory(kind, base):
     assert {id(weight) for weight in started.reference.parameters()} <= held
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", now(KINDS, "llama"))
 def test_frozen_layers_that_are_computed_again_give_their_adapters_the_same_gradients(kind, base):
     folder = base(kind)
     expected, found = (records(begun(run_spec("grpo", folder, gradient_checkpointing=on))) for on in (False, True))
@@ -206,6 +208,13 @@ def test_bf16_rounds_the_adapter_too(base):
     assert found[-1].metrics["grad_norm"] > 0
 
 
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("adapter")
+    trained("sft", made("gpt2", folder / "base-gpt2"), folder / "saved", steps=1)
+    return folder
+
+
 def edited(folder, **changes):
     path = folder / CONFIG
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
@@ -243,8 +252,10 @@ def pickled(policy):
     (lambda policy: (policy / "chat_template.jinja").write_bytes(b"\xff"), "chat_template.jinja or a .* cannot be"),
     (lambda policy: (policy / "generation_config.json").write_text("{"), "generation_config.json that cannot be read"),
 ])
-def test_an_adapter_that_does_not_fit_is_one_sentence(breaks, said, base, tmp_path):
-    trained("sft", base(), tmp_path / "saved", steps=1)
+def test_an_adapter_that_does_not_fit_is_one_sentence(breaks, said, adapter, tmp_path):
+    for name in ("base-gpt2", "saved"):
+        shutil.copytree(adapter / name, tmp_path / name)
+    edited(tmp_path / "saved" / "policy", base_model_name_or_path=str(tmp_path / "base-gpt2"))
     breaks(tmp_path / "saved" / "policy")
     with pytest.raises(LabError, match=said) as error:
         load(tmp_path / "saved" / "policy")

@@ -124,7 +124,7 @@ def test_the_first_step_of_a_large_model_has_a_group_of_its_batch_and_no_line(la
     assert all(share <= TENTH for *_, share in monkeyed[20:])
 
 
-@pytest.mark.parametrize("algorithm", now(LARGE, "ppo", "dpo", "sft"))
+@pytest.mark.parametrize("algorithm", now(LARGE, "ppo", "sft"))
 def test_metrics_do_not_depend_on_what_is_looked_at(algorithm, large, monkeypatch):
     def run(started):
         found = [(record.metrics, record.look and record.look()) for record in started.run() if record is not None]
