@@ -63,7 +63,7 @@ def assert_alike(resumed, whole, expected):
     assert resumed.rng.bit_generator.state == whole.rng.bit_generator.state
 
 
-@pytest.mark.parametrize("algorithm", now(ALGORITHMS, *MOST, "online_dpo", "dapo"))
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, *MOST, "online_dpo"))
 def test_a_resumed_run_is_the_uninterrupted_one(algorithm, whole):
     folder, started, expected = whole(algorithm)
     assert_alike(session(algorithm, steps=STEPS, resume=folder, **given(algorithm)), started, expected)
@@ -110,7 +110,7 @@ def test_a_resumed_run_goes_on_with_all_that_it_carries(algorithm, further, carr
     assert one.keys() == other.keys() and [name for name in one if one[name] != other[name]] == []
 
 
-@pytest.mark.parametrize("algorithm", OF_LOOPS)
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo", "sft", "reward_model"))
 def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorithm, whole, tmp_path):
     folder, _, expected = whole(algorithm)
     parent = session(algorithm, steps=STEPS, resume=folder, **given(algorithm))
@@ -126,7 +126,7 @@ def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorit
     assert next(record for record in fresh.run() if record is not None).metrics != expected[0].metrics
 
 
-@pytest.mark.parametrize("algorithm", OF_LOOPS)
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo", "sft"))
 def test_saving_changes_nothing(algorithm, tmp_path):
     plain, saving = (session(algorithm, **given(algorithm)) for _ in range(2))
     expected, got = records(plain), []

@@ -21,6 +21,7 @@ from tests.every import now
 from tests.llm.tools import Letters, ragged, records, session, shake, weights, with_each
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
+OF_BATCHES = ("clip_cov", "kl_cov", "gvpo", "real", "fipo")  # whose surrogates have numbers of the whole batch
 
 
 class Unsure(Letters):
@@ -65,7 +66,7 @@ def finite(started, found):
 
 # ---------------------------------------------------------------------------- rewards that are missing
 
-@pytest.mark.parametrize("key", now(ONLINE, *with_each("advantage")))
+@pytest.mark.parametrize("key", now(ONLINE, *with_each()))
 def test_what_could_not_be_scored_is_not_learnt_from(key):
     started = session(key, steps=1)
     started.task = Unsure()
@@ -95,7 +96,7 @@ def test_where_nothing_could_be_scored_nothing_is_learnt(key, source):
     assert torch.equal(weights(started.policy), before)
 
 
-@pytest.mark.parametrize("key", now(ONLINE, *with_each("surrogate")))
+@pytest.mark.parametrize("key", now(ONLINE, *with_each(), *OF_BATCHES))
 def test_a_row_in_which_nothing_counts_says_nothing(key):
     started = session(key)
     if started.knobs.get("teacher_context") == "success":  # random weights have none to show a teacher
@@ -141,7 +142,7 @@ def test_rewards_of_tokens_reach_the_rollout_and_its_padding(monkeypatch):
 
 # ---------------------------------------------------------------------------- what is left out
 
-@pytest.mark.parametrize("key", now(ONLINE, *with_each("surrogate")))
+@pytest.mark.parametrize("key", now(ONLINE, *with_each(), *OF_BATCHES))
 def test_groups_that_are_not_kept_are_as_if_they_were_not_there(key):
     """Gradient, loss, critic's loss, and the shares that are logged: all of the kept groups alone."""
     whole = {"mini_batches": 1} if "mini_batches" in {knob.key for knob in ALGORITHMS[key].knobs} else {}

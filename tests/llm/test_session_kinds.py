@@ -31,8 +31,8 @@ KINDS = {
 
 
 # Each network, and each thing that a run carries along, has its turn.
-@pytest.mark.parametrize("kind", now(KINDS, "process reward model, LoRA", "process rewards, PPO, LoRA",
-                                     "process rewards, LoRA, old samples", "teacher", "GKD, LoRA"))
+@pytest.mark.parametrize("kind", now(KINDS, "process reward model, LoRA", "process rewards, LoRA, old samples",
+                                     "GKD, LoRA"))
 def test_it_runs_and_its_fork_goes_on(kind, tmp_path):
     algorithm, knobs = KINDS[kind]
     known = {knob.key for knob in make(algorithm_key=algorithm, task_key="sort").row.knobs}

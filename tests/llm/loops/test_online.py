@@ -74,7 +74,7 @@ def test_a_group_of_one_has_no_group_metric():
     assert "frac_reward_zero_std" not in metrics and "explained_variance" in metrics
 
 
-@pytest.mark.parametrize("algorithm", now(unlike(ALGORITHMS[key] for key in ONLINE), "ppo", "dapo", "remax"))
+@pytest.mark.parametrize("algorithm", now(unlike(ALGORITHMS[key] for key in ONLINE), "ppo", "dapo"))
 def test_the_same_spec_twice_is_the_same_run(algorithm):
     first, second = session(algorithm), session(algorithm)
     one, other = records(first, pictures=True), records(second, pictures=True)
@@ -191,7 +191,7 @@ def test_the_first_kl_is_zero_and_grows():
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo", "gspo"])
+@pytest.mark.parametrize("algorithm", now(["grpo", "ppo", "gspo"], "ppo"))
 def test_update_and_reference_are_at_the_temperature_of_the_sampler(algorithm, temperature):
     """At any other the first ratios are not 1, and the KL between two equal policies is not 0."""
     started = session(algorithm, temperature=temperature, updates_per_batch=1, mini_batches=1, steps=1)
@@ -204,7 +204,7 @@ def test_update_and_reference_are_at_the_temperature_of_the_sampler(algorithm, t
 
 
 @pytest.mark.parametrize("algorithm", now([key for key in ONLINE if not taught_by_itself(ALGORITHMS[key])],
-                                          "grpo", "ppo", "remax"))
+                                          "grpo", "ppo"))
 def test_rewards_rise(algorithm):
     """A flipped sign anywhere would make them fall: a random model earns 0.4 of a letter's worth at first. Who learns
     from a teacher comes nearer to that, whatever it earns; a random model that teaches itself is near already. The sign
@@ -285,7 +285,7 @@ def test_a_critic_that_blew_up_diverges(monkeypatch):
 
 
 def test_the_critic_learns():
-    started = session("ppo", steps=15, prompts_per_step=16, critic_learning_rate=0.01)
+    started = session("ppo", steps=10, prompts_per_step=16, critic_learning_rate=0.01)
     got = records(started)
     assert got[-1].metrics["value_loss"] < got[0].metrics["value_loss"] / 2
     assert got[-1].metrics["explained_variance"] > 0

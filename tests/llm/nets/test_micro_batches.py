@@ -100,8 +100,9 @@ SWITCHES = [{"surrogate": "bounded_clip"}, {"surrogate": "detached_weight"}, {"s
 
 # A surrogate and an estimator of the KL have a number for each token, whatever part of the batch it is in.
 BY_TOKEN = [{"surrogate": "bounded_clip"}, {"surrogate": "detached_weight"}, {"surrogate": "soft_gate"},
-            {"surrogate": "gamma_weight"}, {"ratio": "sequence_mean_token"}, {"kl_estimator": "k1"},
-            {"kl_estimator": "k2"}]
+            {"surrogate": "gamma_weight"}, {"surrogate": "geometric_clip"}, {"ratio": "sequence_sum"},
+            {"ratio": "sequence_mean_token"}, {"kl_estimator": "k1"}, {"kl_estimator": "k2"},
+            {"kl_estimator": "ratio_k3"}]
 
 
 @pytest.mark.parametrize("switches", now(SWITCHES, *(each for each in SWITCHES if each not in BY_TOKEN)), ids=str)
@@ -143,7 +144,7 @@ def test_any_cut_of_scored_pairs(monkeypatch):
     cut_anyhow(started, lambda: reward_model.update(started, PAIRS), reward_model, monkeypatch, "reward_model")
 
 
-@pytest.mark.parametrize("loss", SFT_LOSS.names)
+@pytest.mark.parametrize("loss", now(SFT_LOSS.names, "nll", "forward_kl"))
 def test_any_cut_of_examples_weighs_tokens_alike(loss, monkeypatch):
     """Not a mean of means: one part may have a token, and another one twenty."""
     taught = SFT_LOSS[loss].teacher
