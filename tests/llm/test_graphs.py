@@ -63,7 +63,8 @@ def assert_alike(got, expected, atol=2e-6):
 # ---- what is drawn ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("knobs", [{}, {"temperature": 0.5, "top_k": 4}, {"greedy": True}])
+@pytest.mark.parametrize("knobs", now([{}, {"temperature": 0.5, "top_k": 4}, {"greedy": True}],
+                                      {}, {"temperature": 0.5, "top_k": 4}))
 def test_it_draws_what_the_sampler_draws(recorded, knobs):
     """In float64, at the first batch of a shape and at the next ones."""
     network = model(dtype=torch.float64)
