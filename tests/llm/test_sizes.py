@@ -77,9 +77,11 @@ def test_a_model_without_attention_is_a_sentence_beside_the_others():
 # Each run in a fork of a process that has loaded what a run needs, as workers are: in one that has run other tests
 # much memory is there already, and a run grows less.
 MEASURE = """
-import json, multiprocessing, sys
+import gc, json, multiprocessing, sys
+gc.disable()
 from labcore.llm import measured_cost as cost
 from labcore.llm.loops import online
+gc.freeze(), gc.enable()
 cost.STEPS = cost.WARM_UP = 1
 context, measured = multiprocessing.get_context("fork"), []
 for spec in json.load(sys.stdin):
