@@ -16,7 +16,8 @@ def now(values: Iterable[Any], *chosen: Any) -> list[Any]:
     """Parameters: the chosen ones, of each sort one, are for `make test`, the others for `make test-long`."""
     values = [*values]
     assert all(value in values for value in chosen), "one of them is gone"
-    return [value if value in chosen else pytest.param(value, marks=pytest.mark.long) for value in values]
+    return [value if value in chosen else pytest.param(*(value if isinstance(value, tuple) else (value,)),
+                                                       marks=pytest.mark.long) for value in values]
 
 
 def every(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test], Test]:

@@ -5,7 +5,7 @@ from labcore.llm.session import LlmSession
 from labcore.runs.files import atomic
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import run_folder
-from tests.llm.tools import shake
+from tests.llm.tools import quietly, shake
 from tests.llm.tools import spec as spec_of
 
 
@@ -21,7 +21,8 @@ def saved(run_id: str, algorithm: str = "grpo", by: float = 0.3, **given) -> str
     atomic.write_text(folder / "spec.json", spec.to_json())
     session = LlmSession.start(spec)
     shake(session.policy, by=by)
-    for record in session.run():
-        if record is not None:
-            checkpoint.save(folder, record.step, session.save)
+    with quietly():
+        for record in session.run():
+            if record is not None:
+                checkpoint.save(folder, record.step, session.save)
     return run_id

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from labcore import machine
 from labcore.llm.session import LlmSession
+from tests.every import now
 from tests.llm.nets import test_lora
 from tests.llm.tools import records, session, weights
 
@@ -33,7 +34,8 @@ def stepped(started: LlmSession, run, steps: int) -> None:
     assert started.moves
 
 
-@pytest.mark.parametrize(("algorithm", "adapted"), [("grpo", False), ("ppo", False), ("dpo", False), ("grpo", True)])
+@pytest.mark.parametrize(("algorithm", "adapted"), now(
+    [("grpo", False), ("ppo", False), ("dpo", False), ("grpo", True)], ("ppo", False), ("grpo", True)))
 def test_what_waited_is_what_would_have_been_saved(algorithm, adapted, tmp_path):
     on_base = test_lora.run_spec(algorithm, test_lora.made("gpt2", tmp_path / "base"))
     started = test_lora.begun(on_base) if adapted else session(algorithm, steps=4)

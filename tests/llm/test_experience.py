@@ -17,9 +17,11 @@ from labcore.llm.loops import online, sft
 from labcore.llm.nets.mixture import Mixture
 from labcore.llm.rollout import credit
 from labcore.tasks.task import Problem, Score
-from tests.llm.tools import Letters, ragged, records, session, shake, unlike, weights
+from tests.every import now
+from tests.llm.tools import Letters, ragged, records, session, shake, weights, with_each
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
+OF_BATCHES = ("clip_cov", "kl_cov", "gvpo", "real", "fipo")  # whose surrogates have numbers of the whole batch
 
 
 class Unsure(Letters):
@@ -64,7 +66,7 @@ def finite(started, found):
 
 # ---------------------------------------------------------------------------- rewards that are missing
 
-@pytest.mark.parametrize("key", ONLINE)
+@pytest.mark.parametrize("key", now(ONLINE, *with_each()))
 def test_what_could_not_be_scored_is_not_learnt_from(key):
     started = session(key, steps=1)
     started.task = Unsure()
@@ -81,8 +83,9 @@ def test_what_could_not_be_scored_is_not_learnt_from(key):
     finite(started, records(started))
 
 
-@pytest.mark.parametrize("source, key", [("verifier", key) for key in ONLINE] + [
-    ("noisy_verifier", key) for key in unlike(ALGORITHMS[key] for key in ONLINE)])
+@pytest.mark.parametrize("source, key", now(
+    [(source, key) for source in ("verifier", "noisy_verifier") for key in ONLINE],
+    *(("verifier", key) for key in with_each()), ("noisy_verifier", "grpo"), ("noisy_verifier", "ppo")))
 def test_where_nothing_could_be_scored_nothing_is_learnt(key, source):
     started = session(key, steps=1, reward_source=source, sft_weight=0.0)
     started.task = Unsure(every=1)
@@ -93,7 +96,7 @@ def test_where_nothing_could_be_scored_nothing_is_learnt(key, source):
     assert torch.equal(weights(started.policy), before)
 
 
-@pytest.mark.parametrize("key", ONLINE)
+@pytest.mark.parametrize("key", now(ONLINE, *with_each(), *OF_BATCHES))
 def test_a_row_in_which_nothing_counts_says_nothing(key):
     started = session(key)
     if started.knobs.get("teacher_context") == "success":  # random weights have none to show a teacher
@@ -139,7 +142,7 @@ def test_rewards_of_tokens_reach_the_rollout_and_its_padding(monkeypatch):
 
 # ---------------------------------------------------------------------------- what is left out
 
-@pytest.mark.parametrize("key", ONLINE)
+@pytest.mark.parametrize("key", now(ONLINE, *with_each(), *OF_BATCHES))
 def test_groups_that_are_not_kept_are_as_if_they_were_not_there(key):
     """Gradient, loss, critic's loss, and the shares that are logged: all of the kept groups alone."""
     whole = {"mini_batches": 1} if "mini_batches" in {knob.key for knob in ALGORITHMS[key].knobs} else {}
@@ -352,7 +355,7 @@ def test_a_batch_seen_by_another_algorithm_has_its_choices():
     sampler = session("grpo", prompts_per_step=8)
     batch = collect(sampler)
     assert batch.rollout.kept is None and batch.rollout.rival_rewards is None
-    for key in ONLINE:
+    for key in with_each():
         seen = seen_by(session(key), batch)
         chosen = {knob.key: knob.default for knob in ALGORITHMS[key].knobs}
         assert (seen.rival_rewards is not None) == bool(choices.ADVANTAGE[chosen["advantage"]].rollouts)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from labcore.catalog.choices import needs_teacher
@@ -17,11 +18,11 @@ from labcore.llm.networks import (
     TEACHER,
     needed,
 )
-from tests.every import every
-from tests.llm.tools import session, shake, spec, weights
+from tests.every import now
+from tests.llm.tools import session, shake, spec, unlike, weights
 
 
-@every("key", ALGORITHMS)
+@pytest.mark.parametrize("key", now(ALGORITHMS, *unlike(ALGORITHMS.values())))
 def test_a_run_holds_the_networks_of_its_row(key):
     row, started = ALGORITHMS[key], session(key)
     built = tuple(name for name in started.models if name not in BROUGHT)

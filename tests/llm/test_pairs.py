@@ -20,6 +20,7 @@ from labcore.llm.session import LlmSession
 from labcore.runs.files import bases
 from labcore.runs.spec.run_spec import base_spec, make
 from labcore.tasks.task import Pair, Score
+from tests.every import now
 from tests.llm.tools import records, session, shake, weights
 
 
@@ -146,8 +147,9 @@ def test_exploration_needs_pairs_with_a_side_of_the_reference():
         session("dpo", second_loss="exploration")
 
 
-@pytest.mark.parametrize("algorithm, knobs", [
-    ("xpo", {"pairs_per_step": 32, "beta": 0.1}), ("nash_md", {"prompts_per_step": 32, "beta": 0.02})])
+@pytest.mark.parametrize("algorithm, knobs", now(
+    [("xpo", {"pairs_per_step": 32, "beta": 0.1}), ("nash_md", {"prompts_per_step": 32, "beta": 0.02})],
+    ("xpo", {"pairs_per_step": 32, "beta": 0.1})))
 def test_rows_with_an_opponent_learn(algorithm, knobs):
     started = session(algorithm, steps=20, learning_rate=0.01, **knobs)
     found = [record.metrics for record in records(started)]

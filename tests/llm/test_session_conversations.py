@@ -20,13 +20,15 @@ from labcore.runs.spec.run_spec import make
 from labcore.tasks import labels
 from labcore.tasks.preferences import labelled_pairs
 from labcore.tasks.task import Turn, make_task
+from tests.every import now
 from tests.llm.chat_model import PAIRS, SINGLES, TALKS, chat_folder, turns, written
 from tests.llm.tools import SMALL, records, shake
 
 LORA = {"lora_rank": 4, "lora_alpha": 8}
 SIZES = {**SMALL, "online": {"prompts_per_step": 2, "group_size": 4, "mini_batches": 1}}
 JUDGED = {"verifier": "regex", "pattern": "[a-m]"}
-WAYS = pytest.mark.parametrize("how", [{}, LORA], ids=["whole", "LoRA"])
+HOW = ({}, LORA)
+WAYS = pytest.mark.parametrize("how", HOW, ids=["whole", "LoRA"])
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +82,12 @@ def test_sft_learns_every_answer_of_messages_and_the_last_one_of_a_completion(fo
     assert all(new[-1] > old[-1] for old, new in zip(before, after, strict=True))
 
 
-@WAYS
-@pytest.mark.parametrize("algorithm, rows, losses", [
-    ("dpo", PAIRS, {}), ("kto", SINGLES, {}), ("kto", PAIRS, {})], ids=["DPO", "KTO", "KTO on pairs"])
-def test_preferences_move_the_last_answers_apart(folder, tokenizer, tmp_path, how, algorithm, rows, losses):
+@pytest.mark.parametrize("algorithm, rows, how", now(
+    [(algorithm, rows, how) for algorithm, rows in (("dpo", PAIRS), ("kto", SINGLES), ("kto", PAIRS)) for how in HOW],
+    ("dpo", PAIRS, LORA), ("kto", SINGLES, {}), ("kto", PAIRS, {})))
+def test_preferences_move_the_last_answers_apart(folder, tokenizer, tmp_path, how, algorithm, rows):
     file = written(tmp_path / "rows.jsonl", rows)
-    started = begun(algorithm, folder, file, "preferences", pairs_per_step=8, pairs="dataset", eval_every=50, **how,
-                    **losses)
+    started = begun(algorithm, folder, file, "preferences", pairs_per_step=8, pairs="dataset", eval_every=50, **how)
     before = margin(started.policy, tokenizer)
     found = records(started)
     assert margin(started.policy, tokenizer) > before + 1
@@ -127,7 +128,7 @@ def test_conversations_that_end_with_the_same_question_are_several_prompts(folde
     assert len(known) == 3 and len(held_out) == 1 and held_out[0] not in known
 
 
-@pytest.mark.parametrize("algorithm", ["dpo", "reward_model"])
+@pytest.mark.parametrize("algorithm", now(["dpo", "reward_model"], "reward_model"))
 def test_a_resumed_run_has_the_pairs_of_its_conversations(folder, tmp_path, algorithm):
     """Turns that a checkpoint holds are turns again: they are looked at by their roles, and sought by their words."""
     file = written(tmp_path / "talks.jsonl", [{"messages": talk} for talk in TALKS])
@@ -145,8 +146,8 @@ def test_a_resumed_run_has_the_pairs_of_its_conversations(folder, tmp_path, algo
     assert {type(turn) for pair in (*resumed.pairs, *resumed.labelled) for turn in pair.turns} == {Turn}
 
 
-@WAYS
-@pytest.mark.parametrize("algorithm", ["grpo", "rloo", "ppo"])
+@pytest.mark.parametrize("algorithm, how", now(
+    [(algorithm, how) for algorithm in ("grpo", "rloo", "ppo") for how in HOW], ("grpo", {}), ("ppo", LORA)))
 def test_online_runs_answer_the_last_turn(folder, tokenizer, tmp_path, monkeypatch, how, algorithm):
     file, asked = written(tmp_path / "talks.jsonl", [{"messages": talk} for talk in TALKS]), []
     given = generation.encode_prompts

@@ -19,6 +19,7 @@ from labcore.runs import jobs
 from labcore.runs.files.paths import home
 from labcore.runs.spec import activity
 from labcore.runs.spec.run_spec import make
+from tests.every import now
 from tests.llm.chat_model import TALKS, chat_folder, written
 from tests.llm.tools import CONFIGS, TINIER, spec
 from tests.words import says
@@ -73,15 +74,15 @@ def test_a_model_without_attention_is_a_sentence_beside_the_others():
     assert says(found, "mamba", "cannot be estimated", "attention")
 
 
-# Each run in a fork of a process that has loaded what workers need, as they are: in one that has run other tests
+# Each run in a fork of a process that has loaded what a run needs, as workers are: in one that has run other tests
 # much memory is there already, and a run grows less.
 MEASURE = """
-import json, multiprocessing, sys
-from labcore.workers import supervisor
+import gc, json, multiprocessing, sys
+gc.disable()
 from labcore.llm import measured_cost as cost
+from labcore.llm.loops import online
+gc.freeze(), gc.enable()
 cost.STEPS = cost.WARM_UP = 1
-for module in supervisor.PRELOAD:
-    __import__(module)
 context, measured = multiprocessing.get_context("fork"), []
 for spec in json.load(sys.stdin):
     answer = context.SimpleQueue()
@@ -94,11 +95,12 @@ print(json.dumps(measured))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the process has to be a fork")
-def test_processes_take_about_as_much_as_is_estimated():
+@pytest.mark.parametrize("model, prompts", now([("small", 8), ("medium", 12)], ("small", 8)))
+def test_processes_take_about_as_much_as_is_estimated(model, prompts):
     wanted = [make(algorithm_key="grpo", task_key="sort", model=model, device="cpu",
                    knobs={"prompts_per_step": prompts, "sft_steps": 0, "updates_per_batch": 1,
                           "gradient_checkpointing": again})
-              for model, prompts, again in [("small", 8, False), ("medium", 12, True)]]
+              for again in (False, True)]
     ran = subprocess.run([sys.executable, "-c", MEASURE], input=json.dumps([each.to_json() for each in wanted]),
                          capture_output=True, text=True, check=True)
     for each, measured in zip(wanted, json.loads(ran.stdout), strict=True):

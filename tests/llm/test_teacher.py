@@ -16,6 +16,7 @@ from labcore.llm.networks import TEACHER
 from labcore.llm.rendering import encode_examples
 from labcore.llm.teacher import Distributions, asked, compared, measures, said
 from labcore.maths.supervised import reverse_kl
+from tests.every import now
 from tests.llm.tools import completion_ids, model, prompts, records, session, shake, spec
 
 
@@ -72,9 +73,9 @@ def test_the_divergence_of_two_networks_is_that_of_their_logits_in_chunks_too(ki
     torch.testing.assert_close(cut, gradient, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("knobs, key", [({"sft_loss": "forward_kl"}, "teacher/forward_kl"),
-                                        ({"sft_loss": "reverse_kl"}, "teacher/reverse_kl"),
-                                        ({"jsd_beta": 0.5}, "")])
+@pytest.mark.parametrize("knobs, key", now(
+    [({"sft_loss": "forward_kl"}, "teacher/forward_kl"), ({"sft_loss": "reverse_kl"}, "teacher/reverse_kl"),
+     ({"jsd_beta": 0.5}, "")], ({"sft_loss": "forward_kl"}, "teacher/forward_kl"), ({"jsd_beta": 0.5}, "")))
 def test_the_loss_of_gkd_is_the_divergence_and_falls(knobs, key):
     started = session("gkd", letters=False, steps=6, learning_rate=0.01, on_policy_share=0.0, **knobs)
     got = [record.metrics for record in records(started)]

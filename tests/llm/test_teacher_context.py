@@ -160,7 +160,7 @@ def test_what_the_teacher_read_is_shown():
 
 
 def test_the_policy_moves_towards_what_it_says_with_the_answer_in_its_context():
-    size = {"steps": 25, "prompts_per_step": 16, "group_size": 2}
+    size = {"steps": 15, "prompts_per_step": 16, "group_size": 2}
     started = session("sdft", **size, learning_rate=0.01, context_template=TEMPLATE)
     shake(started.policy, by=0.3)
     started.reference.load_state_dict(started.policy.state_dict())

@@ -20,6 +20,7 @@ from labcore.llm.sampler import sample
 from labcore.llm.vllm_sampler import VllmSampler, hub_weights, sampler_of
 from labcore.runs.spec import vllm as rollouts
 from labcore.runs.spec.run_spec import make
+from tests.every import now
 from tests.llm.nets.test_lora import begun, made, run_spec
 from tests.llm.tools import model, prompts, records, session, shake
 from tests.llm.vllm_stand_in import put_in_place
@@ -119,11 +120,12 @@ HARD = {"learning_rate": 0.02, "updates_per_batch": 2}  # the policy moves so fa
 
 
 def by_vllm(algorithm="grpo", steps=3, **knobs):
-    return session(algorithm, steps=steps, rollouts="vllm", **knobs)
+    return session(algorithm, steps=steps, rollouts="vllm", **{"prompts_per_step": 2, **knobs})
 
 
-@pytest.mark.parametrize("algorithm, knobs", [
-    ("grpo", {}), ("grpo", {"temperature": 0.6, "top_k": 5, "top_p": 0.9}), ("ppo", {}), ("remax", {})])
+@pytest.mark.parametrize("algorithm, knobs", now(
+    [("grpo", {}), ("grpo", {"temperature": 0.6, "top_k": 5, "top_p": 0.9}), ("ppo", {}), ("remax", {})],
+    ("grpo", {"temperature": 0.6, "top_k": 5, "top_p": 0.9}), ("remax", {})))
 def test_a_run_samples_with_the_policy_as_it_is(vllm, algorithm, knobs):
     started = by_vllm(algorithm, **HARD, **knobs)
     agree(records(started))
@@ -131,7 +133,8 @@ def test_a_run_samples_with_the_policy_as_it_is(vllm, algorithm, knobs):
 
 
 def test_a_run_with_an_adapter_samples_with_it(vllm, tmp_path):
-    agree(records(begun(run_spec("grpo", made("llama", tmp_path), steps=3, rollouts="vllm", **HARD))))
+    agree(records(begun(run_spec("grpo", made("llama", tmp_path), steps=3, rollouts="vllm",
+                                 prompts_per_step=2, **HARD))))
 
 
 def agree(found):

@@ -1,7 +1,7 @@
 """Small random models of several kinds, ragged prompts, a task that gives rewards, and sessions on it."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from inspect import signature
@@ -125,6 +125,10 @@ SMALL = {"online": {"prompts_per_step": 4, "group_size": 4, "updates_per_batch":
          "preference": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4}}
 
 
+def first_of_each(rows: Iterable[Algorithm], sort: Callable[[Algorithm], Any]) -> list[str]:
+    return [row.key for row in {sort(row): row for row in reversed([*rows])}.values()]
+
+
 def unlike(rows: Iterable[Algorithm]) -> list[str]:
     """The first row of each sort that holds another state: rows apart by pure functions are saved and resumed alike."""
     def state(row: Algorithm) -> tuple:
@@ -135,7 +139,15 @@ def unlike(rows: Iterable[Algorithm]) -> list[str]:
         past = "past_rewards" in signature(member(choices.ADVANTAGE, advantage.key)).parameters
         refills = choices.SELECTION[given["selection"]].refills
         return row.loop, row.models, advantage.critic, advantage.rollouts, past, refills
-    return [row.key for row in {state(row): row for row in reversed([*rows])}.values()]
+    return first_of_each(rows, state)
+
+
+def with_each(*knobs: str) -> list[str]:
+    """Online rows: one of each sort, and the first with each default of these knobs."""
+    rows = [row for row in ALGORITHMS.values() if row.loop == "online"]
+    by_knob = [first_of_each(rows, lambda row, key=key: {each.key: each.default for each in row.knobs}.get(key))
+               for key in ("selection", "teacher_context", "sft_weight", *knobs)]
+    return list(dict.fromkeys([*unlike(rows), *itertools.chain(*by_knob)]))
 
 
 def one_of_each_sort(keys: Iterable[str]) -> list[Any]:

@@ -33,6 +33,7 @@ from labcore.llm.pairs import Pairs, next_pairs, sample_once
 from labcore.llm.preference_objective import asks
 from labcore.llm.rollout import credit
 from labcore.tasks.task import Pair
+from tests.every import now
 from tests.llm.exact.small import off, session
 from tests.llm.tools import weights
 
@@ -69,7 +70,8 @@ def mean_and_truth(found, critic="untrained", values=None):
     return expectation(found, world, made if values is None else values)[0], world.gradient(found)
 
 
-@pytest.mark.parametrize("algorithm", ONLINE)
+@pytest.mark.parametrize("algorithm", now(
+    ONLINE, "grpo", "reinforce", "rloo", "ppo", "dapo", "remax", "raft", "gspo", "opd", "chord"))
 def test_the_bias_of_every_online_row(algorithm):
     found = session(algorithm, **({"pass_k": 1} if algorithm == "passk_training" else {}))  # k < G
     mean, truth = mean_and_truth(found)
@@ -88,18 +90,15 @@ def test_process_supervision_of_an_outcome_alone_is_grpo():
     assert off(*mean_and_truth(found)) == pytest.approx(BIAS["grpo"], abs=6e-4)
 
 
-@pytest.mark.parametrize("algorithm, knobs", [
-    ("grpo", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum", "beta": 0.0}),
-    ("gspo", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
-    ("remax", {"aggregation": "sequence_mean_token_sum"}),
+SUMS = {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}
+UNBIASED = [
+    ("grpo", SUMS | {"beta": 0.0}), ("gspo", SUMS), ("remax", {"aggregation": "sequence_mean_token_sum"}),
     ("rloo", {"temperature": 0.7}), ("rloo", {"shaping": "length_cost", "length_cost": 0.3}),
-    ("rloo", {"reward_source": "correct_and_format"}),
-    ("cispo", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
-    ("vespo", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
-    ("dppo", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
-    ("dro", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
-    ("fipo", {"advantage": "leave_one_out", "aggregation": "sequence_mean_token_sum"}),
-])
+    ("rloo", {"reward_source": "correct_and_format"}), ("dro", SUMS),
+    ("cispo", SUMS), ("vespo", SUMS), ("dppo", SUMS), ("fipo", SUMS)]
+
+
+@pytest.mark.parametrize("algorithm, knobs", now(UNBIASED, *UNBIASED[:7]))
 def test_what_takes_the_bias_away(algorithm, knobs):
     found = session(algorithm, **knobs)
     assert off(*mean_and_truth(found))[0] < EXACT and not reasons(found.in_force)
@@ -136,8 +135,9 @@ def test_the_density_of_bnpo_is_1_with_one_group_and_biased_with_several(prompts
 PLAIN = {"aggregation": "sequence_mean_token_sum", "whiten_advantages": False}
 
 
-@pytest.mark.parametrize("gae_lambda, critic, bias", [
-    (1.0, "wrong", 0), (1.0, "exact", 0), (0.5, "exact", 0), (0.0, "exact", 0), (0.5, "wrong", 0.296)])
+@pytest.mark.parametrize("gae_lambda, critic, bias", now(
+    [(1.0, "wrong", 0), (1.0, "exact", 0), (0.5, "exact", 0), (0.0, "exact", 0), (0.5, "wrong", 0.296)],
+    (1.0, "wrong", 0), (0.5, "exact", 0), (0.5, "wrong", 0.296)))
 def test_lambda_below_one_is_biased_where_the_critic_is_wrong(gae_lambda, critic, bias):
     found = session("ppo", gae_lambda=gae_lambda, **PLAIN)
     right = World.of(found).values(found)
@@ -265,7 +265,7 @@ def pair_of(world: World, prompt: int, chosen: int, rejected: int, theirs: str =
                 problem.line, bool(cut[chosen]), bool(cut[rejected]), problem.answer, theirs=theirs)
 
 
-@pytest.mark.parametrize("algorithm", PREFERENCE)
+@pytest.mark.parametrize("algorithm", now(PREFERENCE, "dpo", "online_dpo", "xpo", "kto", "simpo", "tpo"))
 def test_preference_rows_have_the_gradient_of_their_loss_over_all_pairs(algorithm):
     source = "dataset" if algorithm in OF_A_BATCH else "reference_once"
     fresh = {"online_dpo": {"pairs": "policy_each_step", "group_size": 2}, "xpo": {"second_weight": 0.3}}

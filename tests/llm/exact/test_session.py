@@ -19,7 +19,8 @@ from labcore.errors import LabError
 from labcore.llm.exact.session import ExactSession
 from labcore.llm.exact.world import World
 from labcore.runs.spec.run_spec import make
-from tests.llm.tools import SOMETIMES, one_of_each_sort, shake
+from tests.every import now
+from tests.llm.tools import SOMETIMES, one_of_each_sort, records, shake
 from tests.words import saying
 
 SMALL = {"vocabulary": 2, "prompt_count": 2, "max_new_tokens": 2, "prompts_per_step": 4, "group_size": 4,
@@ -33,10 +34,6 @@ def spec_of(row="rloo", task="sorted", model="table", steps=2, seed=0, parent=No
     known = {knob.key for knob in ALGORITHMS[row].knobs} | {knob.key for knob in TASKS[task].knobs}
     return make(kind="exact", algorithm_key=row, task_key=task, model=model, steps=steps, seed=seed, parent=parent,
                 knobs={key: value for key, value in (SMALL | knobs).items() if key in known})
-
-
-def records(session):
-    return [record for record in session.run() if record is not None]
 
 
 def test_every_online_and_every_preference_row_is_there_with_its_own_choices():
@@ -173,8 +170,8 @@ def test_a_row_without_a_reference_has_no_optimum_to_be_far_from():
 
 @pytest.mark.parametrize("row", ["rloo", "dpo"])
 def test_dpo_and_rlhf_come_to_the_same_optimum(row):
-    session = ExactSession.start(spec_of(row, steps=40, prompts_per_step=32, group_size=8, pairs_per_step=128,
-                                         learning_rate=1e-2, eval_every=100, beta=0.5))
+    session = ExactSession.start(spec_of(row, steps=20, prompts_per_step=32, group_size=8, pairs_per_step=128,
+                                         learning_rate=2e-2, eval_every=100, beta=0.5))
     found = [record.metrics["exact/distance"] for record in records(session)]
     assert found[-1] < 0.2 * found[0], found
 
@@ -185,7 +182,7 @@ def test_all_seeds_have_one_reference_and_one_optimum():
     assert torch.equal(first.measured.truth.optimum, second.measured.truth.optimum)
 
 
-@pytest.mark.parametrize("row, model", [("ppo", "table"), ("simpo", "tiny")])
+@pytest.mark.parametrize("row, model", now([("ppo", "table"), ("simpo", "tiny")], ("ppo", "table")))
 def test_a_resumed_run_and_a_twin_go_on_bit_for_bit(row, model, tmp_path):
     session, found = ExactSession.start(spec_of(row, model=model, steps=4)), []
     for record in (each for each in session.run() if each is not None):
@@ -209,7 +206,7 @@ def test_a_resumed_run_and_a_twin_go_on_bit_for_bit(row, model, tmp_path):
 
 def test_the_picture_has_the_likeliest_and_all_others_together():
     session = ExactSession.start(spec_of(steps=1, vocabulary=3, max_new_tokens=3))
-    record = records(session)[0]
+    record = records(session, pictures=True)[0]
     for samples in (record.samples, record.look()[0] or record.samples):
         shown = json.loads(json.dumps(samples))["exact"]
         assert shown["completions"] == 40 and [each["prompt"] for each in shown["prompts"]] == ["a", "b"]

@@ -9,6 +9,7 @@ from labcore.llm.nets import forward, llama
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import completion_outputs, plain, precision, shared
 from labcore.llm.sampler import sample
+from tests.every import now
 from tests.llm.tools import LENGTHS, SIZE, VOCABULARY, completion_ids, prompts, shake
 
 SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10_000.0}
@@ -48,7 +49,7 @@ def output_and_gradients(path, model, asked, ids):
     return output.detach(), {name: weight.grad for name, weight in model.named_parameters()}
 
 
-@pytest.mark.parametrize("group_size, length", [(3, 5), (1, 5), (3, 1), (1, 1)])
+@pytest.mark.parametrize("group_size, length", now([(3, 5), (1, 5), (3, 1), (1, 1)], (3, 5), (1, 1)))
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_outputs_and_every_gradient(shape, group_size, length):
     asked, ids = prompts(), completion_ids(len(LENGTHS) * group_size, length)
@@ -69,7 +70,7 @@ def samples(model, asked, group_size=4, **given):
                                                "generator": torch.Generator().manual_seed(0), **given})
 
 
-@pytest.mark.parametrize("lengths", [LENGTHS, (4, 4, 4)], ids=["padded", "unpadded"])
+@pytest.mark.parametrize("lengths", now([[*LENGTHS], [4, 4, 4]], [*LENGTHS]), ids=["padded", "unpadded"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_the_same_chance_draws_the_same_tokens(shape, lengths, monkeypatch):
     model, asked = network(**shape), prompts(lengths)

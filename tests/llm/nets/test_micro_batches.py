@@ -20,6 +20,7 @@ from labcore.llm.session import LlmSession
 from labcore.llm.sizing import passes
 from labcore.runs.faults import ending
 from labcore.tasks.task import Pair, Problem, Single
+from tests.every import now
 from tests.llm.tools import completion_ids, model, prompts, ragged, records, session, shake
 from tests.words import says
 
@@ -97,7 +98,14 @@ SWITCHES = [{"surrogate": "bounded_clip"}, {"surrogate": "detached_weight"}, {"s
             *({"aggregation": name} for name in AGGREGATION.names)]
 
 
-@pytest.mark.parametrize("switches", SWITCHES, ids=str)
+# A surrogate and an estimator of the KL have a number for each token, whatever part of the batch it is in.
+BY_TOKEN = [{"surrogate": "bounded_clip"}, {"surrogate": "detached_weight"}, {"surrogate": "soft_gate"},
+            {"surrogate": "gamma_weight"}, {"surrogate": "geometric_clip"}, {"ratio": "sequence_sum"},
+            {"ratio": "sequence_mean_token"}, {"kl_estimator": "k1"}, {"kl_estimator": "k2"},
+            {"kl_estimator": "ratio_k3"}]
+
+
+@pytest.mark.parametrize("switches", now(SWITCHES, *(each for each in SWITCHES if each not in BY_TOKEN)), ids=str)
 def test_any_cut_of_an_online_batch(switches, monkeypatch):
     started, rollout = prepared("grpo", mix="all", beta=0.2, entropy_coef=0.05, **switches)
     cut_anyhow(started, lambda: online.update(started, rollout), online, monkeypatch)
@@ -110,7 +118,8 @@ def test_any_cut_of_a_batch_with_values(group_size, monkeypatch):
     cut_anyhow(started, lambda: online.update(started, rollout), online, monkeypatch, "policy", "critic")
 
 
-@pytest.mark.parametrize("loss", PREFERENCE_LOSS.names)
+@pytest.mark.parametrize("loss", now(PREFERENCE_LOSS.names, "sigmoid", *(
+    each.key for each in PREFERENCE_LOSS.members if each.whole_batch or each.own_answer or each.opposed)))
 def test_any_cut_of_pairs(loss, monkeypatch):
     given, pairs = {"mix": "all"}, PAIRS
     if PREFERENCE_LOSS[loss].opposed:
@@ -135,7 +144,7 @@ def test_any_cut_of_scored_pairs(monkeypatch):
     cut_anyhow(started, lambda: reward_model.update(started, PAIRS), reward_model, monkeypatch, "reward_model")
 
 
-@pytest.mark.parametrize("loss", SFT_LOSS.names)
+@pytest.mark.parametrize("loss", now(SFT_LOSS.names, "nll", "forward_kl"))
 def test_any_cut_of_examples_weighs_tokens_alike(loss, monkeypatch):
     """Not a mean of means: one part may have a token, and another one twenty."""
     taught = SFT_LOSS[loss].teacher

@@ -13,6 +13,7 @@ from labcore.llm.nets.packed import pack
 from labcore.llm.nets.tape import Tape
 from labcore.llm.sampler import sample
 from labcore.llm.sizing import passes
+from tests.every import now
 from tests.llm.nets.test_llama import SHAPES, network, output_and_gradients
 from tests.llm.tools import LENGTHS, prompts, records, session, weights
 
@@ -24,11 +25,11 @@ def sampled(model, asked, group_size, length, **given):
     return drawn, recorded
 
 
-@pytest.mark.parametrize("group_size, length, given", [
-    (4, 6, {}), (4, 6, {"top_k": 2}), (1, 5, {}), (3, 2, {}), (3, 1, {}), (4, 6, {"greedy": True}),
-    (4, 9, {"temperature": 3.0})],
+@pytest.mark.parametrize("group_size, length, given", now(
+    [(4, 6, {}), (4, 6, {"top_k": 2}), (1, 5, {}), (3, 2, {}), (3, 1, {}), (4, 6, {"greedy": True}),
+     (4, 9, {"temperature": 3.0})], (4, 6, {"top_k": 2}), (1, 5, {}), (3, 1, {}), (4, 9, {"temperature": 3.0})),
     ids=["apart", "alike at first", "one of each", "two tokens", "one token", "all alike", "many end"])
-@pytest.mark.parametrize("lengths", [LENGTHS, (4, 4, 4)], ids=["padded", "unpadded"])
+@pytest.mark.parametrize("lengths", now([[*LENGTHS], [4, 4, 4]], [*LENGTHS]), ids=["padded", "unpadded"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_outputs_and_every_gradient(shape, lengths, group_size, length, given):
     model, asked = network(**shape).double(), prompts(lengths)
@@ -152,7 +153,7 @@ def test_an_attempt_that_broke_off_leaves_nothing_to_take(monkeypatch):
 
 
 @pytest.mark.usefixtures("narrow")
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo", "remax"])
+@pytest.mark.parametrize("algorithm", now(["grpo", "ppo", "remax"], "ppo"))
 def test_a_run_learns_the_same_with_and_without(algorithm, monkeypatch):
     given = {"algorithm": algorithm, "steps": 3, "learning_rate": 1e-3, "mini_batches": 1, "temperature": 0.8}
     given = {key: value for key, value in given.items() if key != "mini_batches" or algorithm == "ppo"}

@@ -1,6 +1,7 @@
 """Answers token by token, and the same questions for many models."""
 
 import math
+import shutil
 from unittest.mock import patch
 
 import numpy as np
@@ -28,9 +29,19 @@ def tiny():
         yield
 
 
+@pytest.fixture(scope="module")
+def home_of_run(labs):
+    home = next(labs)
+    with pytest.MonkeyPatch.context() as patched, patch.dict(MODELS, {"tiny": TINIER}):
+        patched.setenv("RL_LAB_HOME", str(home))
+        saved("grpo-sort-aaaa")
+    return home
+
+
 @pytest.fixture
-def run():
-    return saved("grpo-sort-aaaa")
+def run(home_of_run, lab_home):
+    shutil.copytree(home_of_run, lab_home)
+    return "grpo-sort-aaaa"
 
 
 def test_equal_seeds_are_equal_randomness(run):

@@ -22,17 +22,24 @@ ASKED = {"prompt": "or c?", "answer": None, "temperature": 0, "seed": 0, "count"
 BEFORE = TALKS[1][1:3]
 
 
-@pytest.fixture
-def chat(tmp_path, monkeypatch) -> str:
-    """A run on conversations with one step, far from its base."""
-    monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "lab"))
-    data = written(tmp_path / "talks.jsonl", [{"messages": talk} for talk in TALKS])
-    started = begun("sft", chat_folder(tmp_path / "model"), data, steps=1, learning_rate=0.05,
-                    system_prompt="Be brief.", sequences_per_step=4)
-    atomic.write_text(run_folder("sft-chat") / "spec.json", started.spec.to_json())
-    with quietly():
+@pytest.fixture(scope="module")
+def home_of_chat(labs, tmp_path_factory):
+    folder, home = tmp_path_factory.mktemp("chat"), next(labs)
+    data = written(folder / "talks.jsonl", [{"messages": talk} for talk in TALKS])
+    with pytest.MonkeyPatch.context() as patched, quietly():
+        patched.setenv("RL_LAB_HOME", str(home))
+        started = begun("sft", chat_folder(folder / "model"), data, steps=1, learning_rate=0.05,
+                        system_prompt="Be brief.", sequences_per_step=4)
+        atomic.write_text(run_folder("sft-chat") / "spec.json", started.spec.to_json())
         record = next(record for record in started.run() if record is not None)
-    checkpoint.save(run_folder("sft-chat"), record.step, started.save)
+        checkpoint.save(run_folder("sft-chat"), record.step, started.save)
+    return home
+
+
+@pytest.fixture
+def chat(home_of_chat, monkeypatch) -> str:
+    """A run on conversations with one step, far from its base."""
+    monkeypatch.setenv("RL_LAB_HOME", str(home_of_chat))
     return "sft-chat"
 
 

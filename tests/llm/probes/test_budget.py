@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from labcore.llm.loops import online
 from labcore.llm.probes import budget, view, watched
 from labcore.llm.probes.budget import LINE, SAMPLES, Budget
+from tests.every import now
 from tests.llm.tools import records as all_records
 from tests.llm.tools import session, weights
 
@@ -112,7 +113,7 @@ def large(monkeypatch):
 
 
 def test_the_first_step_of_a_large_model_has_a_group_of_its_batch_and_no_line(large):
-    started = large("rloo", steps=60)
+    started = large("rloo", steps=60, prompts_per_step=2, group_size=2, max_new_tokens=2)
     monkeyed = [(record.samples, record.line, started.probes.spent / started.probes.seconds)
                 for record in started.run() if record is not None]
     samples, line, _ = monkeyed[0]
@@ -123,7 +124,7 @@ def test_the_first_step_of_a_large_model_has_a_group_of_its_batch_and_no_line(la
     assert all(share <= TENTH for *_, share in monkeyed[20:])
 
 
-@pytest.mark.parametrize("algorithm", LARGE)
+@pytest.mark.parametrize("algorithm", now(LARGE, "ppo", "sft"))
 def test_metrics_do_not_depend_on_what_is_looked_at(algorithm, large, monkeypatch):
     def run(started):
         found = [(record.metrics, record.look and record.look()) for record in started.run() if record is not None]
@@ -136,7 +137,7 @@ def test_metrics_do_not_depend_on_what_is_looked_at(algorithm, large, monkeypatc
         assert (other[1] == by_schedule[1]).all()
 
 
-@pytest.mark.parametrize("algorithm", LARGE)
+@pytest.mark.parametrize("algorithm", now(LARGE, "ppo", "dpo", "sft"))
 def test_without_probes_there_is_nothing_to_look_at(algorithm):
     found = all_records(session(algorithm, steps=5, probes=False), pictures=True)
     assert not any(record.samples or record.line or record.look for record in found)

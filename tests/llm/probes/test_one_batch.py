@@ -37,10 +37,12 @@ from labcore.llm.session import LlmSession
 from labcore.maths import surrogates
 from labcore.maths.logprobs import selective_log_softmax
 from labcore.runs import jobs
+from tests.every import now
 from tests.llm import tools
 from tests.llm.runs_on_disk import saved
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
+WAYS = tools.with_each()
 SIZE = {"prompts_per_step": 4, "group_size": 4}
 ASKED = {"prompts": 4, "group_size": 4, "updates": 0, "seed": 0, "eval_prompts": 16}
 
@@ -82,8 +84,9 @@ def sampled_once():
                             rollout=rollout)
 
 
-@pytest.mark.parametrize("off_policy, key", [(True, key) for key in ONLINE] + [
-    (False, key) for key in tools.unlike(ALGORITHMS[key] for key in ONLINE)])
+@pytest.mark.parametrize("off_policy, key", now(
+    [(off_policy, key) for off_policy in (True, False) for key in ONLINE],
+    *((True, key) for key in WAYS), (False, "grpo"), (False, "ppo")))
 def test_each_gradient_is_the_one_that_training_would_step_along(batch, key, off_policy):
     session, sampled = batch
     spec = spec_for(session, ALGORITHMS[key], 0, SIZE)
@@ -99,7 +102,8 @@ def test_each_gradient_is_the_one_that_training_would_step_along(batch, key, off
     assert (float(seen.gradient.norm()) > 0) == (not unseen)
 
 
-@pytest.mark.parametrize("key", ONLINE)
+@pytest.mark.parametrize("key", now(
+    ONLINE, *WAYS, "gspo", "gmpo", "cispo", "vespo", "dppo", "clip_cov", "kl_cov", "real"))
 def test_token_gradients_are_the_gradient_s_first_half(batch, key):
     """g = Σ ∂L/∂log π_t ∇ log π_t: by the chain rule, with a forward pass of its own."""
     session, sampled = batch
@@ -189,12 +193,13 @@ def test_clips_do_nothing_at_ratio_1_and_cut_after_updates():
     session = tools.session("grpo")
     tools.shake(session.policy, by=0.3)
     batch = collect(session)
-    specs = {key: spec_for(session, ALGORITHMS[key], 0, SIZE) for key in ONLINE}
+    rows = [*WAYS, "gspo", "gmpo", "cispo", "dppo", "kl_cov"]
+    specs = {key: spec_for(session, ALGORITHMS[key], 0, SIZE) for key in rows}
     specs["cispo"] = replace(specs["cispo"], knobs=specs["cispo"].knobs | {"ratio_cap": 1.2})  # 5 is seldom reached
     rollouts = {key: seen_by(as_of(session, spec), batch) for key, spec in specs.items()}
-    with_clip = [key for key in ONLINE if SURROGATE[specs[key].knobs["surrogate"]].cut]
+    with_clip = [key for key in rows if SURROGATE[specs[key].knobs["surrogate"]].cut]
     values = torch.zeros_like(batch.rollout.old_logprobs)
-    for key in ONLINE:
+    for key in rows:
         seen = inspect(session, specs[key], rollouts[key], values)
         assert (seen.unclipped is not None) == (key in with_clip)
         assert seen.unclipped is None or seen.unclipped == pytest.approx(1.0, abs=1e-6)
@@ -208,7 +213,7 @@ def test_clips_do_nothing_at_ratio_1_and_cut_after_updates():
 def test_looking_changes_nothing(batch):
     session, sampled = batch
     before = tools.weights(session.policy)
-    for key in ONLINE:
+    for key in WAYS:
         spec = spec_for(session, ALGORITHMS[key], 0, SIZE)
         rollout = seen_by(as_of(session, spec), sampled)
         inspect(session, spec, rollout, torch.zeros_like(rollout.old_logprobs))
@@ -247,7 +252,7 @@ def test_a_run_s_own_critic_gives_the_values():
     assert torch.equal(values, sampled.rollout.old_values) and about["fitted"] is False
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+@pytest.mark.parametrize("algorithm", now(["grpo", "ppo"], "ppo"))
 def test_where_none_has_learnt_one_is_fitted_to_other_batches(algorithm):
     session = tools.session(algorithm)
     sampled = collect(session)
@@ -274,7 +279,8 @@ def test_the_critic_never_sees_the_batch_that_it_values(tmp_path, of_file):
         seen.append(batch.batch.problems)
         return batch
     sampled = collect(as_of(session, spec))
-    with patch("labcore.llm.probes.one_batch.collect", collected):
+    with patch("labcore.llm.probes.one_batch.collect", collected), \
+            patch("labcore.llm.probes.one_batch.CRITIC_BATCHES", 3):
         critic_values(session, [spec], sampled)
     assert len(seen) > 1 and sampled.batch.problems not in seen
     assert all(problems not in seen[:place] for place, problems in enumerate(seen))
@@ -309,14 +315,16 @@ def few():
         yield
 
 
-@pytest.mark.parametrize("algorithm, updates", [("dpo", 0), ("sft", 2), ("grpo", 0)])
+@pytest.mark.parametrize("algorithm, updates", now([("dpo", 0), ("sft", 2), ("grpo", 0)], ("dpo", 0)))
 def test_any_language_model_gives_a_batch(letters, few, algorithm, updates):
     assert_a_batch(algorithm, updates, FEW)
 
 
-def test_every_online_row_has_its_place_in_it(letters):
-    assert_a_batch("ppo", 2, [key for key in ONLINE if "teacher_context" not in {
-        knob.key for knob in ALGORITHMS[key].knobs if knob.default != "nothing"}])
+@pytest.mark.parametrize("rows", now([WAYS, ONLINE], WAYS), ids=["each way", "all"])
+def test_every_online_row_has_its_place_in_it(letters, rows):
+    with patch("labcore.llm.probes.one_batch.ONLINE", tuple(ALGORITHMS[key] for key in rows)):
+        assert_a_batch("ppo", 2, [key for key in rows if "teacher_context" not in {
+            knob.key for knob in ALGORITHMS[key].knobs if knob.default != "nothing"}])
 
 
 def assert_a_batch(algorithm, updates, rows):
@@ -345,11 +353,11 @@ def test_the_chosen_algorithms_are_compared_and_another_one_may_step(letters):
     assert two["stepper"] == two["own"] == "grpo"
 
 
-def test_it_is_the_same_for_the_same_seed(letters, few):
-    name = saved("grpo-sort-aaaa")
-    first, other = (one_batch({**ASKED, "model": name, "seed": seed}) for seed in (0, 1))
+def test_it_is_the_same_for_the_same_seed(letters):
+    asked = {**ASKED, "model": saved("grpo-sort-aaaa"), "algorithms": ["grpo", "rloo"]}
+    first, other = (one_batch({**asked, "seed": seed}) for seed in (0, 1))
     assert first["completions"] != other["completions"]
-    assert jobs.compute({"job": "one_batch", "model": name, **ASKED}) == json.loads(json.dumps(first))
+    assert jobs.compute({"job": "one_batch", **asked}) == json.loads(json.dumps(first))
 
 
 def test_equal_rewards_leave_only_the_price_of_the_kl(few):

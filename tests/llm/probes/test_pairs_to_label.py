@@ -38,15 +38,15 @@ def test_a_checkpoint_gives_as_many_pairs_as_are_wanted_and_the_same_again():
 
 def test_one_side_may_be_another_model_s_and_stands_in_no_place_of_its_own():
     run = saved("grpo-sort-aaaa", max_new_tokens=2, temperature=0.05)
-    found = jobs.do(ASKED | {"model": run, "against": f"base:{run}", "count": 60})
-    assert found["model"] == f"{run}@2" and len(found["pairs"]) == 60
+    found = jobs.do(ASKED | {"model": run, "against": f"base:{run}", "count": 30})
+    assert found["model"] == f"{run}@2" and len(found["pairs"]) == 30
     policy, base = (reader(name, {}, 0) for name in (f"{run}@2", f"base:{run}"))
 
     def likelier(pair, side):  # by the policy than by the base
         return _logprob(policy, pair, side) > _logprob(base, pair, side)
 
     places = [likelier(pair, "a") for pair in found["pairs"] if likelier(pair, "a") != likelier(pair, "b")]
-    assert len(places) > 50 and 15 < sum(places) < 45
+    assert len(places) > 25 and 5 < sum(places) < 25
 
 
 def _logprob(session, pair, side) -> float:

@@ -20,6 +20,7 @@ from labcore.llm.session import LlmSession
 from labcore.maths.kl import k3
 from labcore.maths.logprobs import logprobs_and_entropy
 from labcore.maths.masked import masked_mean
+from tests.every import now
 from tests.llm.tools import records, session, shake, weights
 
 ONLINE = ["grpo", "reinforce", "ppo"]
@@ -172,7 +173,8 @@ def test_the_line_goes_through_the_old_and_the_new_policy(algorithm, after):
     assert all(clip <= cpi + 1e-6 for clip, cpi in zip(shown["clip"], shown["cpi"], strict=True))
 
 
-@pytest.mark.parametrize("surrogate", [choice.key for choice in choices.SURROGATE if choice.needs_ratio])
+@pytest.mark.parametrize("surrogate", now([choice.key for choice in choices.SURROGATE if choice.needs_ratio],
+                                          "clip", "soft_gate", "tv_mask", "geometric_clip", "kl_cov"))
 def test_the_line_of_every_surrogate_ends_in_what_an_update_would_log(surrogate, after):
     started, _, rollout, before = after(mix="own", surrogate=surrogate)
     part, shown = rollout.select(torch.arange(1)), view.line(started, rollout, before)

@@ -12,6 +12,7 @@ from labcore.llm.rendering import encode_prompts
 from labcore.llm.session import LlmSession
 from labcore.tasks import own_reward
 from labcore.tasks.task import Pair, Problem
+from tests.every import now
 from tests.llm.tools import alone, every_completion, records, session, weights
 
 ALGORITHMS = ["grpo", "ppo", "dapo", "remax", "dpo", "online_dpo", "kto", "orpo", "sft"]
@@ -56,7 +57,7 @@ def sum_of(started, prompt: str, text: str, truncated: bool, temperature: float)
     return float((logits / temperature).log_softmax(-1).gather(-1, ids[..., None]).sum())
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo", "sft"))
 def test_watching_and_looking_change_no_number_of_a_run(algorithm, monkeypatch):
     def run(look):
         for due in ("line_due", "samples_due"):
@@ -78,7 +79,7 @@ def test_watching_and_looking_change_no_number_of_a_run(algorithm, monkeypatch):
     assert watching[2] == without[2] and torch.equal(watching[3], without[3])
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "grpo", "dpo", "sft"))
 def test_probabilities_are_those_of_the_weights_before_and_after(algorithm):
     started = made(algorithm, steps=1, **({} if algorithm == "sft" else {"temperature": 0.8}))
     temperature = 0.8 if "advantage" in started.knobs else 1.0
@@ -198,7 +199,7 @@ def test_the_same_prompts_from_the_first_step_to_the_last_and_after_a_resume(tmp
     assert [each.problem.prompt for each in watched.of(session("grpo", letters=False, seed=1))] != prompts[0]
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo", "dpo"])
+@pytest.mark.parametrize("algorithm", now(["grpo", "ppo", "dpo"], "ppo", "dpo"))
 def test_a_look_sees_what_the_step_would_have_shown(algorithm, monkeypatch):
     """Step 2 is not due; where it is made due, its samples and its line are the same."""
     run = made(algorithm, steps=2).run()

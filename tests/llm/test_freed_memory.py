@@ -9,7 +9,7 @@ import pytest
 # With and without `keep_freed`, each in a process of its own that has freed nothing yet.
 CODE = """
 import ctypes, os
-from labcore.llm import memory
+from labcore.llm import freed_memory
 
 class Info(ctypes.Structure):  # mallinfo2 of malloc.h
     _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks",
@@ -21,7 +21,7 @@ libc.memalign.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 if forked := os.fork():
     os.waitpid(forked, 0)
 else:
-    memory.keep_freed()
+    freed_memory.keep_freed()
 before = libc.mallinfo2().arena
 block = libc.memalign(64, 2**26)  # as torch asks for a tensor
 on_its_own = libc.mallinfo2().hblkhd // 2**26
