@@ -1,8 +1,8 @@
 # make run: set up and open the lab.   make lint: linters and type checker.   make test: these and the tests.
 # make format: autopep8 fixes spaces and indentation.   make formatted: fails if it would change a file.
 # make docs: the site of docs/ in build/site; it fails where a link leads nowhere.
-# make test-long: what trains for long (lessons, over-optimisation, the shipped bases), every row and pair of choices
-# where make test tries one of each sort, and longer ways through the pages in a browser; no part of make test.
+# make test-long: tests that train for long (lessons, over-optimisation, the shipped bases), tests of every row and pair
+# of choices where make test tries one of each sort, and more browser tests of the pages; no part of make test.
 # make test-real: the whole way with a real instruct model of 135 M parameters (98 MB to download); no part of make test.
 # make mutants: faults put into the engine one by one, each of which a test has to notice; long, and no part of make test.
 # make soak: kills, full disks, bad inputs and a loaded store for half an hour (make soak MINUTES=3: for three
@@ -63,7 +63,7 @@ $(BIN)/mkdocs: requirements-docs.txt | $(BIN)/pip
 browser:
 	$(PYTHON) -m tests.browser.chromium --package
 
-# pytest compiles the tests in its own way: all of them once, here, before three processes would do it at once.
+# pytest compiles the tests itself. This compiles them once; otherwise three processes would do so at the same time.
 $(VENV)/tests.stamp: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest --collect-only --quiet | tail -n 1
 	touch $@

@@ -36,14 +36,14 @@ class OneBrowser(LoadFileScheduling):
         return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
 
 
-# The browser tests are first: only one process has them, and none should wait for it at the end. Tests that wait for
-# processes run beside tests that compute, not last, when the other cores would have nothing to do meanwhile.
+# The browser tests run first, because only one process runs them, and no other should wait for it at the end. Tests
+# that wait for processes run beside tests that compute, not last, when the other cores would have nothing to do.
 EARLY = ("tests/browser/", "tests/app/", "tests/workers/", "tests/test_", "tests/llm/sizing/", "tests/llm/")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """A module without an example is not imported, nor gone through, to look for one."""
+    """Do not import and search a module for doctests if it has no example."""
     found = yield
     return [each for each in found if not isinstance(each, DoctestModule) or ">>>" in file_path.read_text("utf-8")]
 
@@ -56,8 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Only one process has the browser tests, so the others leave it the cores: to the browser and the server most of
-    these, to runs that a page waits for, which give way as well, their share."""
+    """Lower the priority of the processes without browser tests, so that the browser and the server get most of the
+    cores. Runs that a page waits for have the same low priority, and get their share."""
     others = "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith(EARLY[0])
     if others and os.getsid(0) != os.getpid():
         from labcore.workers.children import give_way

@@ -158,7 +158,7 @@ def write(path: Path, text: str) -> None:
 
 def run(mutations: Iterable[Mutation], root: Path, jobs: int = 1, seconds: float = SECONDS,
         marks: str = "") -> Iterator[Outcome]:
-    """Try each mutation, `jobs` of them at a time, each in a copy of `root`, by the tests with these marks."""
+    """Try each mutation, `jobs` of them at a time, each in a copy of `root`, with the tests that `marks` selects."""
     waiting, running = list(mutations), []
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         free = [copy(root, Path(place, str(number))) for number in range(jobs)]
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--only", default="", metavar="REGEX", help="those whose file or description match")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="how many at a time")
     parser.add_argument("--marks", default="", metavar="EXPRESSION",
-                        help="by which tests: 'not long' for those of make test alone")
+                        help="run only the tests that pytest -m selects; 'not long': without those of make test-long")
     parser.add_argument("--unchecked", action="store_true", help="do not first see the tests pass without a fault")
     chosen = parser.parse_args(arguments)
     mutations = [each for each in load(root / "tests" / "mutations", root) if re.search(chosen.only, each.name)]

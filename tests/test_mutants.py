@@ -77,7 +77,7 @@ def test_every_mutation_of_the_project_fits_its_code():
             assert (mutants.ROOT / path).is_file(), each.name
 
 
-def test_tests_of_make_test_alone_may_be_asked(project):
+def test_the_tests_of_make_test_long_can_be_left_out(project):
     (project / "tests/test_sums.py").write_text(
         "import pytest\n\nfrom labcore.sums import add\n\n@pytest.mark.long\ndef test_add():\n"
         "    assert add(2, 3) == 5\n\n\ndef test_nothing():\n    assert add\n")

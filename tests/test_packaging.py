@@ -97,13 +97,13 @@ def test_the_wheel_has_every_file_and_two_names_of_its_own(wheel):
 
 
 def trained(command: Path, home: Path, *chosen: str) -> str:
-    """A run of one step."""
+    """Train for one step. Returns the run's id."""
     run = json.loads(printed(command, home, "run", *chosen, "--steps", "1", "--json"))
     assert (run["state"], run["step"]) == ("finished", 1)
     return run["run"]
 
 
-@pytest.mark.long  # that the base is in the package, a test above says of all files
+@pytest.mark.long  # a test above checks that all files are in the package, so also the base
 def test_the_command_trains_from_the_base_that_is_shipped(command, home):
     trained(command, home, "--algorithm", "grpo", "--task", "sort")
 

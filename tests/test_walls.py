@@ -54,7 +54,7 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
 # What trains with torch; everything else of the engine loads without it.
 TORCH = ("labcore.classic.deep", "labcore.device", "labcore.classic.envs.cartpole", "labcore.llm", "labcore.maths")
 SIZING = "labcore.llm.sizing"  # the part of llm that pages ask, so it loads without torch
-PAGES = [name for name in modules("app") if name not in ("app.main", "app.navigation")]  # which begin a supervisor
+PAGES = [name for name in modules("app") if name not in ("app.main", "app.navigation")]  # both start a supervisor
 # What a setting has to ask for: the package, how a file names it, the modules that the rest of the lab asks, and where
 # its setting may be named as well.
 OBJECT_STORE = ("labcore/runs/files/artifacts/", r"runs\.files\.artifacts|RL_LAB_ARTIFACTS",
@@ -85,12 +85,12 @@ def test_the_object_store_and_ray_stand_behind_one_interface(package, name, asks
 
 
 def test_the_tables_never_load_torch_nor_streamlit():
-    """That what trains never imports streamlit, `faults` finds in its source."""
+    """`faults` checks in the source that modules that train never import streamlit."""
     assert len(LIGHT) > 10 and "labcore.workers.worker" in LIGHT and not {"labcore.llm.loops.online"} & {*LIGHT}
     assert brought_in(LIGHT, (*HEAVY, *PAGE, *ON_A_GPU, "triton")) == []
 
 
-def test_what_is_brought_in_is_found():
+def test_a_module_imported_by_another_one_is_found():
     assert brought_in(["labcore.errors", "labcore.catalog.goal", "labcore.catalog.choices"], (
         "labcore.catalog.choices", "torch")) == ["labcore.catalog.choices by labcore.catalog.goal"]
 

@@ -149,7 +149,7 @@ def words(chosen: Chosen, key: str = "") -> str:
     seeds = [len(group.traces) for group in chosen.groups]
     several, whole = max(seeds, default=0) > 1, chosen.place.traces or any(1 < count < FEWEST for count in seeds)
     parts = ["Mean over seeds with its 95 % bootstrap band, up to the last step that all of them reached; faint: "
-             f"single seeds{'' if whole else ' beyond it'}"
+             f"single seeds{'' if whole else ' beyond that step'}"
              if several else "One line for each run"]
     if smoothing := chosen.smoothing(key):
         parts.append(f"smoothed {smoothing:g}" + (", bands unsmoothed" if several else ", raw values faint"))

@@ -41,9 +41,9 @@ def lines_of(group: Group, place: int, look: Look, above: Mapping[str, Trace], c
     """A group's lines by their keys; `place` is its number among the groups, `above` what `tree.parents` found.
 
     One seed is a line without a band. For several seeds the mean is drawn where all have values; beyond that, each seed
-    alone. Seeds too few for a band are drawn whole, to show their spread, and so is a forked seed, because its fork
-    begins on its line. The mean is over the runs of `counted` (by default all); a run that has just begun and that no
-    verdict uses is drawn alone.
+    alone. If there are too few seeds for a band, each is drawn whole to show their spread. A forked seed is drawn
+    whole, too, because its fork begins on its line. The mean is over the runs of `counted` (by default all); a run that
+    has just begun and that no verdict uses is drawn alone.
     """
     found = {trace.run: _line(trace, look, above) for trace in group.traces}
     found = {run: line for run, line in found.items() if line[0].size}

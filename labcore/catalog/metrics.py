@@ -84,8 +84,8 @@ _ALL = (
            "prompts, the end token included.", digits=1, short="held out"),
     Metric("held_out/truncated_frac", "Held-out truncated", "share", "Share of completions of held-out prompts that "
            "were cut at the length limit.", scale="rate", better="lower", short="held out"),
-    Metric("held_out/loss", "Held-out loss", "nats/token", "A mean over the tokens of held-out answers: "
-           "−log π for SFT and DFT, and the run's own loss for distillation.",
+    Metric("held_out/loss", "Held-out loss", "nats/token", "Mean loss over the tokens of held-out answers: "
+           "−log π for SFT and DFT, the run's own loss for distillation.",
            healthy="Falls with the loss. If it rises again, the policy memorises the training rows.", better="lower",
            short="held out"),
     Metric("held_out/token_accuracy", "Held-out token accuracy", "share of tokens", "Share of the tokens of held-out "

@@ -273,7 +273,7 @@ def test_the_mean_of_two_seeds_is_a_mean_without_an_interval():
 def test_the_caption_says_whether_seeds_are_drawn_before_the_end_of_their_mean(seeds, whole):
     chosen = chosen_of([tools.stored(Store(), [0.5, 0.6], seed=seed, algorithm=algorithm)
                         for count, algorithm in zip(seeds, ("grpo", "rloo"), strict=False) for seed in range(count)])
-    assert ("single seeds beyond it" in curves.words(chosen)) == (not whole)
+    assert ("single seeds beyond that step" in curves.words(chosen)) == (not whole)
     assert ("no band" in curves.words(chosen)) == (min(seeds) < 3)
 
 

@@ -76,10 +76,10 @@ def test_the_list_offers_to_look_only(page, lab, shared):
     assert not test.exception and not test.error
 
 
-ROWS = ("hour", "lesson", "study")  # of a table with a button in each row one is pressed
+ROWS = ("hour", "lesson", "study")  # buttons in each row of a table; only the last row's is pressed
 
 
-def sort(key: str | None) -> str:
+def prefix(key: str | None) -> str:
     return str(key).partition(":")[0]
 
 
@@ -95,8 +95,8 @@ def test_no_button_changes_anything(page, lab, shared, tmp_path, name, query):
     given = {key: run if value is True else value for key, value in query.items()}
     test = page(name, **given)
     keys = [button.key for button in test.button if not button.disabled]
-    last = {sort(key): key for key in keys}
-    for key in [key for key in keys if sort(key) not in ROWS or key == last[sort(key)]]:
+    last = {prefix(key): key for key in keys}
+    for key in [key for key in keys if prefix(key) not in ROWS or key == last[prefix(key)]]:
         if key not in {button.key for button in test.button if not button.disabled}:  # what was pressed before took it
             test = page(name, **given)
         test.button(key=key).click().run()

@@ -11,7 +11,7 @@ from benchmarks import behaviour
 from benchmarks.behaviour import CASES
 
 
-@pytest.mark.long  # each table starts Python and the lab anew
+@pytest.mark.long  # starts Python and the lab anew for each table
 def test_a_case_gives_the_same_line_again(tmp_path):
     tables = [tmp_path / name for name in ("before.txt", "after.txt")]
     for path in tables:

@@ -63,14 +63,14 @@ def fork(page: Page, server: Server, store: Store, parent: str, beta: str) -> st
     dialog.get_by_role("button", name="Fork from step 5").click()
     expect(page.get_by_text("This run, forked from")).to_be_visible(timeout=SLOW)
     child = re.search(r"run=([\w-]+)", page.url)[1]
-    expect(page.get_by_role("button", name="Another seed")).to_be_visible(timeout=SLOW)  # it is finished
+    expect(page.get_by_role("button", name="Another seed")).to_be_visible(timeout=SLOW)  # the run is finished
     settled(page)
     expect(page.get_by_text("12 of 12 steps")).to_be_visible(timeout=SLOW)
     return child
 
 
 def drawn(page: Page, line: str) -> dict[str, list[list[float]]]:
-    """The lines of all charts, once this one has the eight points of a fork."""
+    """The lines of all charts, once `line` has the eight points of a fork."""
     page.wait_for_function(f"() => ({LINES})()['{line}']?.length === 8", timeout=SLOW)
     return page.evaluate(LINES)
 

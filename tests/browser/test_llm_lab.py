@@ -102,7 +102,7 @@ def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(page: Page, s
 
 @pytest.fixture(scope="module")
 def finished(server: Server) -> str:
-    """A run of 15 steps in the server's lab, over."""
+    """A finished run of 15 steps in the server's lab."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RL_LAB_HOME", str(server.home))
         store = Store()

@@ -116,8 +116,8 @@ def _at_once(knobs: Mapping[str, Any]) -> int:
 
 
 def loss(alone: LlmSession, rows: Rows) -> dict[str, float]:
-    """The loss per token on the rows' desired answers, see `sft.given_answers`, and the share of their tokens that are
-    the policy's first choice; empty if no row has a desired answer."""
+    """The loss per token on the rows' desired answers (see `sft.given_answers`), and the share of their tokens that
+    are the policy's first choice; empty if no row has a desired answer."""
     if not (problems := problems_of(rows)):
         return {}
     found = encode_examples(alone.rendering, problems, alone.context, alone.device)

@@ -113,8 +113,8 @@ def updates_of(knobs: Mapping[str, Any]) -> int:
 
 def _can_use_tape(knobs: Mapping[str, Any]) -> bool:
     """True if the first update of a step learns from all completions of the first round of sampling, with the weights
-    that sampled them, and compares no entropies with a quantile. The quantile is that of a pass without the tape, whose
-    entropies round differently, so a token that lies on it could be left out."""
+    that sampled them, and compares no entropies with a quantile. A pass without the tape computes the quantile and
+    rounds entropies differently, so a token whose entropy equals the quantile could be left out."""
     return (int(knobs.get("mini_batches", 1)) == 1 and not choices.SELECTION[knobs["selection"]].refills
             and not off_policy(knobs) and knobs["top_entropy_share"] == 1)
 

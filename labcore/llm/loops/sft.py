@@ -126,7 +126,7 @@ def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: 
     taught: list[Sequence[Tensor]] = []
     for some, rows in micro_batches(session.policy, prompts, answers.ids, session.room):
         ids, mask = answers.ids[rows], answers.mask[rows]
-        losses, logprobs, entropy, likeliest, *of_teacher = _passed(session, prompts[some], ids, met)
+        losses, logprobs, entropy, likeliest, *of_teacher = _token_losses(session, prompts[some], ids, met)
         if met:
             met.see(logprobs, entropy)
         part = (losses * mask).sum() / total
@@ -143,21 +143,21 @@ def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: 
 @torch.no_grad()
 def given_answers(session: LlmSession, prompts: Prompts, answers: Completions) -> tuple[float, float]:
     """The loss on given answers, per token, and the share of their tokens that are the policy's first choice. The loss
-    is the run's own if it has a teacher, else −log π: DFT's own loss is near 0 at tokens that the policy finds
-    impossible, so it falls also while the policy memorises its rows."""
+    is the run's own if it has a teacher, else −log π. DFT's own loss is not used, because it is near 0 at tokens to
+    which the policy gives almost no probability, so it also falls while the policy memorises its rows."""
     loss, right = 0.0, 0
     for some, rows in micro_batches(session.policy, prompts, answers.ids, session.room):
         ids, mask = answers.ids[rows], answers.mask[rows]
-        losses, logprobs, _, likeliest, *of_teacher = _passed(session, prompts[some], ids)
+        losses, logprobs, _, likeliest, *of_teacher = _token_losses(session, prompts[some], ids)
         loss += float(((losses if of_teacher else -logprobs) * mask).sum())
         right += int(((likeliest == ids) & mask).sum())
     total = int(answers.mask.sum())
     return loss / total, right / total
 
 
-def _passed(session: LlmSession, prompts: Prompts, ids: Tensor, met: Met | None = None) -> tuple[Tensor, ...]:
-    """The loss at each token, its log-prob, the entropy before it, the token that was likeliest there, and with a
-    teacher what `Distributions.measure` says of the two. (B, T) each"""
+def _token_losses(session: LlmSession, prompts: Prompts, ids: Tensor, met: Met | None = None) -> tuple[Tensor, ...]:
+    """Of each token: the loss, the log-prob, the entropy before it, the likeliest token there, and with a teacher its
+    forward KL, reverse KL and agreement (see `teacher.compared`). (B, T) each"""
     knobs = session.knobs
     choice = SFT_LOSS[str(knobs.get("sft_loss", "nll"))]
     theirs = Distributions.of(session, prompts, ids) if choice.teacher else None

@@ -3,8 +3,8 @@
     completions   a a b, a a c, a d   ->   rows   a   ->   a a, a d   ->   a a b, a a c
 
 A completion that has ended has no row. The cache of keys and values has a column for each row, and the R rows are in
-its first R columns: the first row that continues another keeps its column, and the other rows get a copy of it. If rows
-end, those in columns beyond R move to the columns that are free.
+its first R columns. If several rows continue one row, the first of them keeps its column, and the others get a copy of
+it. If rows end, rows in columns beyond R move to free columns.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Branches:
         return values.index_select(0, self.of)
 
     def extended(self, token: Tensor, going: Tensor) -> Tensor:
-        """Append to each completion its `token` (B,), if it is `going` on (B,). Returns the last token of each row.
+        """Append its `token` (B,) to each completion that is `going` on (B,). Returns the last token of each row.
         At least one completion must be going on."""
         if token.device.type != "cpu":
             return self._apart(token)
         size = int(token.max()) + 1
-        found, row = torch.unique((self.of * size + token)[going], return_inverse=True)  # sorted, so parent by parent
+        found, row = torch.unique((self.of * size + token)[going], return_inverse=True)  # sorted by parent
         parent, last = found // size, found % size
         count = len(found)
         stays = (parent != F.pad(parent, (1, -1), value=-1)) & (parent < count)  # the first of each parent's rows
@@ -50,7 +50,7 @@ class Branches:
         return torch.empty_like(last).index_copy(0, place, last)
 
     def _apart(self, token: Tensor) -> Tensor:
-        """A row for each completion, from its first token to the end of sampling, also if it has ended."""
+        """Give each completion its own row, from its first token to the end of sampling, even if it ends before."""
         self.copied = self.copies = self.of[:0]
         if len(self.prompts) < len(self.of):
             self.prompts = self.copied = self.of

@@ -148,7 +148,8 @@ def completion_outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape
                        extents: Tensor | None = None, at_end: bool = False) -> Tensor:
     """Logits (or a critic's values) that predict each completion token, by the cheapest exact path for this model, or
     from the `tape` that was recorded during sampling. `extents` (P·G,) are the lengths of the completions: outputs
-    beyond them are undefined. `at_end`: only those that predict the last token. -> (P·G, T, …), or (P·G, 1, …)"""
+    beyond them are undefined. `at_end` (with `extents`): only the output that predicts the last token of each. -> (P·G,
+    T, …), or (P·G, 1, …)"""
     layers = layers_of(model)
     in_rows = partial(llama.outputs, at_end=at_end) if layers.own else packed.packed
     paths: dict[Way, Callable[..., Tensor]] = {

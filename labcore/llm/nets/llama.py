@@ -97,7 +97,7 @@ def _spread(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm, hf.LlamaMLP, hf.LlamaAttention,
          hf.LlamaDecoderLayer, hf.LlamaRotaryEmbedding, hf.LlamaModel}
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (B, heads, S, D) -> (B, heads, S, D)
-Kept = Callable[[Tensor], Tensor]  # (B, S, …) -> (B, N, …): the positions whose output is wanted
+Kept = Callable[[Tensor], Tensor]  # (B, S, …) -> (B, N, …): the positions whose outputs are needed
 
 
 def supported(model: Network) -> bool:
@@ -116,7 +116,8 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = N
     """The output that predicts each completion token, with one row for each prompt. ids (P·G, T) -> (P·G, T, …)
 
     `extents` as in `pack`. `tape`, if any, was recorded while exactly these completions were sampled, and has nothing
-    for places beyond their extents. `at_end`: only the output that predicts the last token of each. -> (P·G, 1, …)
+    for places beyond their extents. `at_end` (with `extents`): only the output that predicts the last token of each.
+    -> (P·G, 1, …)
     """
     row = pack(prompts, ids, extents)
     ends = row.ends(extents) if at_end and extents is not None else None
@@ -144,8 +145,8 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
     there = F.pad(prompts.mask, (0, length), value=True)
     turns = _turns(model, (there.cumsum(1) - 1).clamp(min=0))
     sees = there[:, None, None, :width] & there.new_ones(width, width).tril()
-    # Of each layer the keys and the values, time first: what a step writes, and what it reads at each token, is in one
-    # piece. A tensor for each layer, so that they fit into gaps that the last update left.
+    # The keys and values of each layer, time first, so that a step writes one contiguous block, and reads one for each
+    # token. A tensor for each layer, so that they fit into gaps that the last update left.
     size = (2, width + length, count * group_size, model.config.num_key_value_heads, _head_size(model))
     cache = [weight.new_empty(size) for _ in matrices]
 
@@ -194,7 +195,7 @@ def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, tur
     trunk, head = _trunk(model), model.head if isinstance(model, Critic) else model.lm_head
 
     def run(number: int, x: Tensor, w_q: Tensor, w_k: Tensor) -> Tensor:
-        last = number + 1 == len(matrices)  # of other positions it computes keys and values alone
+        last = number + 1 == len(matrices)  # it computes only keys and values at positions that are not kept
 
         def cut(x: Tensor) -> Tensor:
             return kept(x.view(*ids.shape, -1)).flatten(0, 1) if last else x
@@ -221,12 +222,12 @@ def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, tur
 
 
 def _last(count: int) -> Kept:
-    """The last positions of each row."""
+    """The last `count` positions of each row."""
     return lambda x: x[:, -count:]
 
 
 def _at(places: Tensor) -> Kept:
-    """These positions of each row. (B, N)"""
+    """The positions `places` (B, N) of each row."""
     def kept(x: Tensor) -> Tensor:
         starts = torch.arange(len(x), device=x.device)[:, None] * x.shape[1]
         return x.flatten(0, 1).index_select(0, (starts + places).flatten()).view(*places.shape, *x.shape[2:])

@@ -124,7 +124,7 @@ def unpack(outputs: Tensor, row: Row) -> Tensor:
 
 
 def _predicting(places: Tensor) -> Tensor:
-    """Which of a row's outputs predicts each token; the prompt's end predicts the first. (P, G, T−1) -> (P, G, T)"""
+    """The number of the output that predicts each token; output 0 predicts the first. (P, G, T−1) -> (P, G, T)"""
     return F.pad(places + 1, (1, 0))
 
 

@@ -36,7 +36,7 @@ from labcore.runs.spec.model_names import PROCESS_WEIGHTS, REWARD_WEIGHTS
 def last_values(model: Critic, prompts: Prompts, ids: Tensor, mask: Tensor, dtype: str) -> Tensor:
     """The value after the last token that counts, with its gradient. ids and mask (B, T) -> (B,) reward"""
     with precision(model, dtype):
-        # An output predicts the next token, so that of the last one predicts one more.
+        # An output predicts the next token, so a token is appended, which the value after the last one predicts.
         outputs = completion_outputs(model, prompts, pad(ids, (0, 1)), extents=extents(mask) + 1, at_end=True)
     return outputs[:, 0, 0].float()
 

@@ -80,7 +80,7 @@ class Tape:
         when it is used, so no result is in memory twice."""
         self._taken = True
         rows = len(row.places)
-        # Completions of one token were sampled by the pass over the prompts alone: they have no places.
+        # If all completions have one token, the pass over the prompts sampled them all, and there are no places.
         recorded = torch.stack(self._rows, -1).view(row.places.shape) if self._rows else row.places
         tokens = torch.zeros(rows, row.outputs, dtype=torch.long).scatter(
             1, row.places.flatten(1) + 1, recorded.flatten(1))[:, 1:]  # padding has the place −1

@@ -27,8 +27,8 @@ def trace(values: Sequence[float], x: Sequence[float] | None = None, *, axis: st
 
 
 def append(store: Store, run_id: str, records: Iterable[tuple[Record, float]]) -> None:
-    """Steps with their seconds, in one transaction: to commit each by itself, as a worker does, takes ten times as
-    long."""
+    """Append steps with their seconds in one transaction. To commit each by itself, as a worker does, takes ten times
+    as long."""
     rows = [{"run_id": run_id, "step": record.step, "tokens": record.tokens, "env_steps": record.env_steps,
              "seconds": seconds, "metrics": json.dumps(record.metrics)} for record, seconds in records]
     if rows:

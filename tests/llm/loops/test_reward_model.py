@@ -46,7 +46,7 @@ def test_the_score_is_that_of_the_last_token_whatever_the_padding():
     assert torch.allclose(got, expected, atol=1e-5) and len(set(got.tolist())) == 6
     completions.ids[~completions.mask] = 7  # what stands under the padding is not read
     assert torch.allclose(scores(made.models["reward_model"], prompts, completions, "fp32"), expected, atol=1e-5)
-    completions.mask[:, 0] &= ~completions.mask[:, 1]  # an observation, which does not count, is read
+    completions.mask[:, 0] &= ~completions.mask[:, 1]  # an observation does not count, but the model reads it
     assert torch.allclose(scores(made.models["reward_model"], prompts, completions, "fp32"), expected, atol=1e-5)
 
 

@@ -58,8 +58,8 @@ def test_a_pass_has_as_few_rows_as_there_are_beginnings(monkeypatch):
 
 @pytest.mark.parametrize("given", [{}, {"top_p": 0.7}, {"min_p": 0.2, "temperature": 0.7}, {"repetition_penalty": 1.4}])
 @pytest.mark.parametrize("lengths, group_size, length", [(LENGTHS, 8, 9), ((5,), 1, 6), ((4, 4), 3, 1)])
-def test_the_draws_do_not_depend_on_what_is_shared(lengths, group_size, length, given, monkeypatch):
-    """Completions end with one of two tokens. Without sharing, as on a GPU, each has a row to the end of sampling."""
+def test_draws_do_not_depend_on_whether_rows_are_shared(lengths, group_size, length, given, monkeypatch):
+    """Completions end with one of two tokens. Without sharing, as on a GPU, each keeps its row until sampling ends."""
     found, model = [], network()
     for extended in (Branches.extended, lambda rows, token, _: rows._apart(token)):
         monkeypatch.setattr(Branches, "extended", extended)
