@@ -116,7 +116,7 @@ class Knob:
     def with_default(self, default: Value, source: str = "", safe: tuple[float, float] | None = None) -> Knob:
         """A copy with another default, such as an algorithm's own, and with the `source` and `safe` range of it."""
         if (self.type, self.default, self.source, None) == (type(default), default, source, safe):
-            return self  # as most knobs of most rows: thousands of copies would be a fifth of the catalog's loading
+            return self  # most knobs of most rows: thousands of copies would take a fifth of the catalog's loading time
         return replace(self, default=default, source=source, safe=safe or self.safe, reach=None if safe else self.reach)
 
     def check(self, value: object) -> Value:

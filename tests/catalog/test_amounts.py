@@ -56,7 +56,7 @@ def test_units_stand_behind_a_blank_and_columns_have_three_digits() -> None:
     assert [significant(value) for value in (1234.5, 12.345, 0.012345, -3.0)] == ["1,230", "12.3", "0.0123", "−3.00"]
 
 
-SIGN = re.compile(r"−|\\u2212|:.{0,3}\+")  # what a source with such a format has: to parse all of them takes seconds
+SIGN = re.compile(r"−|\\u2212|:.{0,3}\+")  # in every source with such a format: to parse all sources takes seconds
 
 
 def signed_formats(source: str, all_of_them: bool) -> list[str]:

@@ -121,19 +121,19 @@ def brought_together(mix: Mix) -> set[tuple]:
     """Each two choices that stand side by side in a mix, with the networks that it holds; and the choice itself."""
     row = ALGORITHMS[mix[0]]
     chosen = {each.key: each.default for each in row.knobs if each.key in CHOSEN} | dict([mix[1:]])
-    return {(row.loop, row.models, *two) for two in combinations(sorted(chosen.items()), 2)} | itself(mix)
+    return {(row.loop, row.models, *two) for two in combinations(sorted(chosen.items()), 2)} | own_choice(mix)
 
 
-def itself(mix: Mix) -> set[tuple]:
-    """The choice itself, in its loop, unless it stands alone there."""
+def own_choice(mix: Mix) -> set[tuple]:
+    """The changed choice in its loop, unless the row has no other choice."""
     row = ALGORITHMS[mix[0]]
     return {(row.loop, *mix[1:])} if sum(each.key in CHOSEN for each in row.knobs) > 1 else set()
 
 
 def mixes(of: Callable[[Mix], set[tuple]]) -> Iterator[Mix]:
-    """The fewest mixes with one choice changed that bring, all together, whatever any mix brings.
+    """The fewest mixes with one choice changed that together have all that `of` finds in any mix.
 
-    Each is the one that brings most that is new; what another brings only falls, so it is counted when it leads.
+    Each next mix is the one that adds most. What a mix adds can only fall, so it is counted anew when the mix leads.
     """
     changed = {mix: of(mix) for row in ALGORITHMS.values() for knob in row.knobs
                if knob.key in CHOSEN for choice in knob.choices if (mix := (row.key, knob.key, choice)) not in REFUSED}
@@ -162,7 +162,7 @@ REFUSED_BY = by_row(sorted(REFUSED))
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("of", [itself, pytest.param(brought_together, marks=pytest.mark.long)],
+@pytest.mark.parametrize("of", [own_choice, pytest.param(brought_together, marks=pytest.mark.long)],
                          ids=["each choice", "two choices"])
 def test_a_mix_of_ones_own_runs(of):
     for row, changes in by_row(mixes(of)).items():

@@ -127,7 +127,7 @@ def learnt(kind: str, algorithm: str, knobs: dict, folder: Path) -> np.ndarray:
 
 
 def states(case: tuple) -> Iterator[tuple[dict, bool]]:
-    """The knobs with which the knob of a case cannot act, and those that let it act."""
+    """Settings of the other knobs, and whether the case's knob acts with them."""
     _, _, held, *_, freed = case
     yield held, False
     if freed:
@@ -135,7 +135,7 @@ def states(case: tuple) -> Iterator[tuple[dict, bool]]:
 
 
 @every("case", CASES.values())
-def test_it_is_said_where_it_cannot_act_and_not_where_it_can(case):
+def test_a_knob_is_called_inactive_exactly_where_it_cannot_act(case):
     kind, algorithm, _, key, *_ = case
     for knobs, acts in states(case):
         whole = make(kind=kind, algorithm_key=algorithm, task_key=kinds.kind(kind).task, knobs=knobs).knobs

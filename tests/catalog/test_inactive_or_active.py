@@ -1,5 +1,5 @@
-"""A knob that is offered as one that acts does act: in the first row that has it and, with `make test-long`, in each
-online algorithm with the KL at each of its places."""
+"""Each knob that is offered as active does act: in the first row that has it and, with `make test-long`, in each online
+algorithm with the KL at each of its places."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -16,7 +16,7 @@ from labcore.workers.launcher import Launcher
 from tests.workers.tools import until
 
 ROOT = Path(__file__).resolve().parents[2]
-# What a process begins with. It looks for no garbage among the modules that it loads.
+# The first lines of each process. Garbage collection would only scan the modules that it loads.
 FAKE = "import gc; gc.disable(); from tests.workers import fake_jobs as fake; fake.install(); "
 FORKING = (sys.executable, "-c",
            FAKE + "from labcore.workers import supervisor; supervisor.main(preload=(), fork=True)")
@@ -27,7 +27,7 @@ SPAWNING = (sys.executable, "-c", FAKE + "import sys; from labcore.workers impor
 
 @pytest.fixture(scope="module", params=[FORKING, SPAWNING], ids=["fork", "spawn"])
 def home_and_lab(request, labs):
-    """Of all tests that leave it open, since a supervisor takes half a second to load."""
+    """Shared by all tests that leave the lab open, because a supervisor takes half a second to load."""
     home = next(labs)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("RL_LAB_HOME", home), ("PYTHONPATH", ROOT), ("FAKE_COUNT", home / "count")):
@@ -96,7 +96,7 @@ def test_a_warm_worker_answers_at_once(lab):
     assert time.monotonic() - begun < 1.0  # 0.03 s where nothing else runs
 
 
-def test_only_a_few_go_at_once_the_last_question_is_answered_first_and_nothing_is_left(
+def test_only_a_few_jobs_run_at_once_the_last_one_is_done_first_and_no_process_is_left(
         launchers, monkeypatch, lab_home):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("FAKE_COUNT", str(lab_home / "count"))
@@ -111,5 +111,5 @@ def test_only_a_few_go_at_once_the_last_question_is_answered_first_and_nothing_i
     assert made == sorted(made)
     begun = time.monotonic()
     lab.close()
-    assert time.monotonic() - begun < 5  # a job is not waited for
+    assert time.monotonic() - begun < 5  # it does not wait for jobs
     assert not psutil.wait_procs(family, timeout=5)[1]

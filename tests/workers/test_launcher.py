@@ -22,7 +22,7 @@ from tests.runs import fake
 from tests.workers.tools import until
 
 ROOT = Path(__file__).resolve().parents[2]
-# What a supervisor or worker begins with. It looks for no garbage among the modules that it loads.
+# The first lines of each supervisor and worker. Garbage collection would only scan the modules that it loads.
 FAKE = ("import gc; gc.disable(); from dataclasses import replace; from labcore.catalog.kinds import KINDS; "
         "from labcore.workers import children, supervisor, worker; children.FIRST_SECONDS = 0.1; "
         "KINDS['llm'] = replace(KINDS['llm'], session='tests.runs.fake:FakeSession'); ")
@@ -63,7 +63,7 @@ def shared(labs):
 
 @pytest.fixture
 def lab(shared, monkeypatch):
-    """That launcher, with no run under way before and after the test."""
+    """The shared launcher, with no running run before and after the test."""
     home, launcher = shared
     monkeypatch.setenv("RL_LAB_HOME", str(home))
     yield launcher
@@ -84,7 +84,7 @@ def states(store, *run_ids) -> list[str]:
 
 
 def test_an_idle_supervisor_costs_nothing(lab):
-    """The first test of the shared one, which looks for lost runs after a minute."""
+    """The first test with the shared supervisor, because it looks for lost runs after a minute."""
     process = psutil.Process(lab._process.pid)
     until(lambda: process.status() == psutil.STATUS_SLEEPING and process.num_threads() == 1)
     time.sleep(1.0)  # until it has finished starting
@@ -176,7 +176,7 @@ def test_a_lab_that_ends_leaves_no_orphan(store, end):
 
 
 def test_a_worker_in_the_middle_of_a_long_step_ends_with_its_supervisor_or_lab(store, open_lab, monkeypatch):
-    """And a dead supervisor is replaced: the run goes on under the next one."""
+    """A dead supervisor is also replaced, and the run can be resumed under the next one."""
     monkeypatch.setenv("FAKE_SLEEP", "60")
     quick = FAKE + "from labcore.workers import lifeline; lifeline.GRACE_SECONDS = 0.3; "
     lab = open_lab((sys.executable, "-c", quick + "supervisor.main(preload=(), fork=True)"))

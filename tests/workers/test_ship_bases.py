@@ -44,7 +44,7 @@ def package(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def briefly(monkeypatch):
-    """A few steps are enough of each fake run: SFT may end early as well."""
+    """Each fake run ends after three steps, which are enough, because SFT may end early, too."""
     real = fake.FakeSession.run
     monkeypatch.setattr(fake.FakeSession, "run", lambda session: islice(real(session), 3))
 

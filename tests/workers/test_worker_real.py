@@ -29,11 +29,11 @@ def test_a_killed_ppo_run_goes_on_bit_for_bit(store, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_STEPS", 2)
     spec = make(algorithm_key="ppo", task_key="sort", steps=8, knobs={
         "sft_steps": 0, "prompts_per_step": 4, "max_new_tokens": 4,
-        "reward_source": "noisy_verifier", "reward_noise": 0.3})  # random weights would earn nothing
+        "reward_source": "noisy_verifier", "reward_noise": 0.3})  # without noise, random weights would earn nothing
     killed, whole = store.create(spec), store.create(spec)
 
     def drive_to(run_id: str, end: int) -> str:
-        """A knob is moved on the way; at step `end` the process is killed."""
+        """Drive the run, change a knob after step 3, and kill the process at step `end`."""
         def on_record(_run, record, _seconds):
             if record.step == 3:
                 store.ask(run_id, "set", {"knob": "beta", "value": 0.3})

@@ -8,7 +8,8 @@ from labcore.catalog.metrics import METRICS
 from labcore.workers.worker import drive
 from tests.runs import fake
 
-# The command of a supervisor for mazes: torch takes seconds to load, and a look for garbage among modules is of no use.
+# The command of a supervisor for mazes, without torch, which takes seconds to load, and without garbage collection,
+# which would only scan the modules that it loads.
 LIGHT = (sys.executable, "-c", "import gc; gc.disable(); from labcore.workers import supervisor; "
          "supervisor.main(preload=('labcore.classic.tabular.session',), fork=True)")
 

@@ -23,7 +23,7 @@ from labcore.workers.worker import start_session
 from tests.llm.tools import records
 
 FILES = sorted(folders.HERE.glob("*.md"))
-AT_ONCE = ("clip",)  # of a language model; the example of the docs is one of a maze
+AT_ONCE = ("clip",)  # trains a language model; the example in the docs is a maze
 LONGEST = 30  # steps of a language model's run, some 10 s on a laptop
 
 

@@ -22,7 +22,7 @@ from tests.words import says
 
 @pytest.mark.parametrize("method", ALGORITHMS)
 def test_a_run_again_and_its_resumption(start, tmp_path, method):
-    """The same records bit for bit: started again, and saved at step 2 and loaded; whatever the global chance."""
+    """The same records bit for bit: started again, and saved at step 2 and loaded, whatever the global random state."""
     torch.manual_seed(0)
     session = start(method)
     records = []

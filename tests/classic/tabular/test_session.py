@@ -32,7 +32,7 @@ def tables_of(session, folder: Path):
 
 @each_method
 def test_a_run_again_and_its_resumption(method, tmp_path):
-    """Also the numbers of the pictures; in a maze whose steps slip, so that everything takes chance, its own."""
+    """Also the numbers of the pictures, in a maze whose steps slip, so that methods draw from their own generator."""
     np.random.seed(0)
     saved_at, session = 7, start(method, "slippery", steps=20)
     found = []

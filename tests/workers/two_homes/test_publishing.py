@@ -109,13 +109,13 @@ def test_a_run_under_way_is_never_marked_as_published(machines, store):
 
 @pytest.mark.parametrize("held", [False, True], ids=["its process ends", "a service holds its process"])
 def test_a_store_that_hangs_does_not_hold_a_run_that_is_asked_to_stop(machines, store, monkeypatch, held):
-    """Its files are sent by the next lab, or meanwhile by its own process; whoever sends them says so."""
+    """Its own process sends its files later or, if it has ended, the next lab does; the sender reports it."""
     run_id, free = store.create(fake.grpo(STEPS)), threading.Event()
     real = object_store.ObjectStore._put
 
     def hangs(self, *given):
         free.wait()
-        if not held:  # nothing of a process that has ended goes on
+        if not held:  # a process that has ended sends nothing more
             raise LabError("The process is gone.")
         return real(self, *given)
 

@@ -40,7 +40,7 @@ def test_a_language_model_goes_on_in_another_home_bit_for_bit(machines, store, m
     """A real one with an adapter on a run's policy, which only the store has by then."""
     monkeypatch.setitem(MODELS, "tiny", TINIER)
     knobs = {"sft_steps": 0, "prompts_per_step": 2, "group_size": 2, "reward_source": "noisy_verifier",
-             "reward_noise": 0.3}  # random weights would earn nothing
+             "reward_noise": 0.3}  # without noise, random weights would earn nothing
     given = {"algorithm_key": "grpo", "task_key": "sort", "steps": 4}
     first = store.create(make(**given, knobs=knobs), mine=True)
     assert drive(store, first) == "finished", store.run(first).message

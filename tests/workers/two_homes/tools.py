@@ -50,7 +50,7 @@ _learnt: dict[str, list[tuple]] = {}
 
 
 def whole(store, spec):
-    """What the run learns where nobody disturbs it: the same in every store."""
+    """The numbers of an undisturbed run of `spec`. They are the same in every store, so it is run once."""
     if spec.hash() not in _learnt:
         run_id = store.create(spec, mine=True)
         assert run(store, run_id) == "finished"

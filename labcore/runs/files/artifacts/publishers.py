@@ -61,7 +61,7 @@ class OfWorker(Publisher):
             print(f"{run_id}: {error}", file=sys.stderr, flush=True)
 
     def _done(self, unit: str) -> None:
-        """Say it of a unit that has not changed since: otherwise it is sent once more."""
+        """Report a unit as published, unless it has changed since, because then it is sent once more."""
         if unit not in self._changed:
             super()._done(unit)
 
