@@ -21,7 +21,7 @@ from tests.every import now
 from tests.llm.tools import Letters, ragged, records, session, shake, weights, with_each
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
-OF_BATCHES = ("clip_cov", "kl_cov", "gvpo", "real", "fipo")  # whose surrogates have numbers of the whole batch
+OF_BATCHES = ("clip_cov", "kl_cov", "gvpo", "real", "fipo")  # their surrogates use numbers of the whole batch
 
 
 class Unsure(Letters):

@@ -309,7 +309,7 @@ def on_tape(algorithm, **knobs):
 def test_a_run_is_repeatable_and_resumes_bit_for_bit(algorithm, knobs, tmp_path):
     whole, again = (on_tape(algorithm, steps=3, **knobs) for _ in range(2))
     run = (record for record in whole.run() if record is not None)
-    expected = [next(run)]  # with pictures, which graphs draw as well
+    expected = [next(run)]  # with pictures, whose samples are drawn by graphs, too
     whole.save(tmp_path)
     with quietly():
         expected += [*run]

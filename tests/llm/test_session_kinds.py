@@ -30,7 +30,7 @@ KINDS = {
     "sampler in bf16, LoRA": ("grpo", {"sampler_dtype": "bf16", **LORA})}
 
 
-# Each network, and each thing that a run carries along, has its turn.
+# The runs for `make test` have, together, each network and each other state that a run saves.
 @pytest.mark.parametrize("kind", now(KINDS, "process reward model, LoRA", "process rewards, LoRA, old samples",
                                      "GKD, LoRA"))
 def test_it_runs_and_its_fork_goes_on(kind, tmp_path):

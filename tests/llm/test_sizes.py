@@ -74,8 +74,8 @@ def test_a_model_without_attention_is_a_sentence_beside_the_others():
     assert says(found, "mamba", "cannot be estimated", "attention")
 
 
-# Each run in a fork of a process that has loaded what a run needs, as workers are: in one that has run other tests
-# much memory is there already, and a run grows less.
+# Each run is in a fork of a process that has loaded only what a run needs, like a worker. A process that has run other
+# tests already has much memory, so a run in it would grow less.
 MEASURE = """
 import gc, json, multiprocessing, sys
 gc.disable()

@@ -126,6 +126,7 @@ SMALL = {"online": {"prompts_per_step": 4, "group_size": 4, "updates_per_batch":
 
 
 def first_of_each(rows: Iterable[Algorithm], sort: Callable[[Algorithm], Any]) -> list[str]:
+    """The key of the first row of each sort."""
     return [row.key for row in {sort(row): row for row in reversed([*rows])}.values()]
 
 
@@ -143,7 +144,7 @@ def unlike(rows: Iterable[Algorithm]) -> list[str]:
 
 
 def with_each(*knobs: str) -> list[str]:
-    """Online rows: one of each sort, and the first with each default of these knobs."""
+    """Online rows: those of `unlike`, and for each knob here the first row with each of its defaults."""
     rows = [row for row in ALGORITHMS.values() if row.loop == "online"]
     by_knob = [first_of_each(rows, lambda row, key=key: {each.key: each.default for each in row.knobs}.get(key))
                for key in ("selection", "teacher_context", "sft_weight", *knobs)]

@@ -39,7 +39,7 @@ def test_a_choice_that_turns_the_gradient_is_the_one_reason(algorithm, knobs, pa
 
 
 @pytest.mark.parametrize("algorithm, knobs, part", now(ONE_REASON, *ONE_REASON[::3]))
-def test_and_the_gradient_has_another_direction(algorithm, knobs, part):
+def test_the_one_reason_turns_the_gradient(algorithm, knobs, part):
     assert off(*mean_and_truth(session(algorithm, **knobs)))[2] > 0.01
 
 
@@ -49,7 +49,7 @@ def test_a_choice_that_does_nothing_is_no_reason(algorithm, knobs):
 
 
 @pytest.mark.parametrize("algorithm, knobs", now(NO_REASON, *NO_REASON[::3]))
-def test_and_the_gradient_is_unbiased(algorithm, knobs):
+def test_without_a_reason_the_gradient_is_unbiased(algorithm, knobs):
     assert off(*mean_and_truth(session(algorithm, **knobs)))[0] < EXACT
 
 

@@ -53,7 +53,7 @@ def held(record):
     return {key: value for key, value in record.metrics.items() if key.startswith("held_out/")}
 
 
-# One of each loop, and one of each kind of file: of the others `make test-long`.
+# One algorithm of each loop, and one of each kind of file; `make test-long` tries the others.
 OF_LOOPS = now(LOOPS, ("grpo", "prompts"), ("sft", "prompts"), ("dpo", "preferences"), ("reward_model", "preferences"))
 OF_FILES = now(LOOPS, ("grpo", "prompts"), ("dpo", "preferences"), ("kto", "singles"), ("grpo", "text"))
 

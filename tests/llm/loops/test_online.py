@@ -48,7 +48,7 @@ def until_none(run):
 
 
 def drawn(row):
-    """The numbers that its charts show."""
+    """The training metrics that the row's charts show."""
     return {key for panel in row.panels for key in PANELS[panel].metrics} & TRAINING - SOMETIMES
 
 

@@ -98,7 +98,7 @@ SWITCHES = [{"surrogate": "bounded_clip"}, {"surrogate": "detached_weight"}, {"s
             *({"aggregation": name} for name in AGGREGATION.names)]
 
 
-# A surrogate and an estimator of the KL have a number for each token, whatever part of the batch it is in.
+# These compute a number for each token or completion by itself, so the cut of the batch cannot matter.
 BY_TOKEN = [{"surrogate": "bounded_clip"}, {"surrogate": "detached_weight"}, {"surrogate": "soft_gate"},
             {"surrogate": "gamma_weight"}, {"surrogate": "geometric_clip"}, {"ratio": "sequence_sum"},
             {"ratio": "sequence_mean_token"}, {"kl_estimator": "k1"}, {"kl_estimator": "k2"},
