@@ -186,7 +186,7 @@ def test_completions_are_drawn_in_parts_no_larger_than_the_runs_own(data):
 def test_the_loss_is_the_runs_own_on_the_answers_except_for_dft(algorithm, knobs):
     """DFT's own loss also falls if the policy gives the answers less probability, so it finds no best checkpoint."""
     made = session(algorithm, letters=False, **knobs)
-    problems = made.task.problems(6, made.rng)
+    problems = [replace(each, answer="abcdef"[:1 + n]) for n, each in enumerate(made.task.problems(6, made.rng))]
     prompts, answers = encode_answers(made.rendering, problems, [each.answer for each in problems], made.context,
                                       made.device)
     expected = sft.gradients(made, prompts, answers)

@@ -130,6 +130,13 @@ def test_any_cut_of_pairs(loss, monkeypatch):
     cut_anyhow(started, lambda: preference.update(started, Pairs(pairs)), preference, monkeypatch)
 
 
+def test_any_cut_of_pairs_with_a_loss_that_is_a_mean_over_pairs(monkeypatch):
+    """Without SFT's loss beside it, which needs the whole batch for each part."""
+    started = session("dpo")
+    shake(started.policy)
+    cut_anyhow(started, lambda: preference.update(started, Pairs(PAIRS)), preference, monkeypatch)
+
+
 def test_any_cut_of_single_completions(monkeypatch):
     started = session("kto")
     shake(started.policy)
