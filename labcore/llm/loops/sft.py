@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labcore.catalog.choices import SFT_LOSS, written_share
+from labcore.catalog.choices import SFT_LOSS, chosen, written_share
 from labcore.catalog.right import check
 from labcore.errors import LabError
 from labcore.llm.batch import Completions, Prompts
@@ -120,21 +120,24 @@ def update(session: LlmSession) -> dict[str, float]:
 def gradients(session: LlmSession, prompts: Prompts, answers: Completions, met: Met | None = None) -> dict[str, float]:
     """Compute the gradient of L = −(1/N) Σ log π(y_t) or of another SFT loss and leave it in the policy; N is the
     number of tokens of all `answers`. Returns the measurements of this update."""
+    knobs = session.knobs
     if met:
         met.clear()
+    choice = SFT_LOSS[str(knobs.get("sft_loss", "nll"))]
     total, loss, right, entropies = answers.mask.sum(), 0.0, 0, 0.0
     taught: list[Sequence[Tensor]] = []
     for some, rows in micro_batches(session.policy, prompts, answers.ids, session.room):
         ids, mask = answers.ids[rows], answers.mask[rows]
-        losses, logprobs, entropy, likeliest, *of_teacher = _token_losses(session, prompts[some], ids, met)
+        logprobs, entropy, likeliest, *of_teacher = _at_answers(session, prompts[some], ids, met)
         if met:
             met.see(logprobs, entropy)
+        losses = of_teacher[0] if choice.teacher else call(member(SFT_LOSS, choice.key), knobs, {"logprobs": logprobs})
         part = (losses * mask).sum() / total
         part.backward()
         loss += part.item()
         right += int(((likeliest == ids) & mask).sum())
         entropies += float((entropy * mask).sum())
-        taught += [of_teacher] if of_teacher else []
+        taught += [of_teacher[1:]] if of_teacher else []
     measured = {"loss": loss, "mean_token_accuracy": right / int(total), "entropy": entropies / int(total)}
     return measured | measures(taught, answers.mask)
 
@@ -148,25 +151,22 @@ def given_answers(session: LlmSession, prompts: Prompts, answers: Completions) -
     loss, right = 0.0, 0
     for some, rows in micro_batches(session.policy, prompts, answers.ids, session.room):
         ids, mask = answers.ids[rows], answers.mask[rows]
-        losses, logprobs, _, likeliest, *of_teacher = _token_losses(session, prompts[some], ids)
-        loss += float(((losses if of_teacher else -logprobs) * mask).sum())
+        logprobs, _, likeliest, *of_teacher = _at_answers(session, prompts[some], ids)
+        loss += float(((of_teacher[0] if of_teacher else -logprobs) * mask).sum())
         right += int(((likeliest == ids) & mask).sum())
     total = int(answers.mask.sum())
     return loss / total, right / total
 
 
-def _token_losses(session: LlmSession, prompts: Prompts, ids: Tensor, met: Met | None = None) -> tuple[Tensor, ...]:
-    """Of each token: the loss, the log-prob, the entropy before it, the likeliest token there, and with a teacher its
-    forward KL, reverse KL and agreement (see `teacher.compared`). (B, T) each"""
+def _at_answers(session: LlmSession, prompts: Prompts, ids: Tensor, met: Met | None = None) -> tuple[Tensor, ...]:
+    """Of each token: the log-prob, the entropy before it, the likeliest token there, and with a teacher the loss, the
+    forward KL, the reverse KL and the agreement (see `teacher.compared`). (B, T) each"""
     knobs = session.knobs
-    choice = SFT_LOSS[str(knobs.get("sft_loss", "nll"))]
-    theirs = Distributions.of(session, prompts, ids) if choice.teacher else None
+    taught = any(choice.teacher for choice in chosen(SFT_LOSS, knobs))
+    theirs = Distributions.of(session, prompts, ids) if taught else None
     with precision(session.policy, knobs["dtype"]):
-        logprobs, entropy, likeliest, *more = at_tokens(
-            session.policy, prompts, ids, theirs.measure(knobs) if theirs else _measure,
-            met.norms_of(ids) if met else None, beside=(theirs.states,) if theirs else ())
-    losses = more[0] if theirs else call(member(SFT_LOSS, choice.key), knobs, {"logprobs": logprobs})
-    return losses, logprobs, entropy, likeliest, *more[1:]
+        return at_tokens(session.policy, prompts, ids, theirs.measure(knobs) if theirs else _measure,
+                         met.norms_of(ids) if met else None, beside=(theirs.states,) if theirs else ())
 
 
 def _measure(logits: Tensor, ids: Tensor) -> tuple[Tensor, ...]:

@@ -195,7 +195,7 @@ def test_the_loss_is_the_runs_own_on_the_answers_except_for_dft(algorithm, task)
         expected["loss"] = sft.gradients(alike, prompts, answers)["loss"]
     assert held_out.loss(made, problems) == pytest.approx(
         {"loss": expected["loss"], "token_accuracy": expected["mean_token_accuracy"]})
-    padding, likeliest = ~answers.mask, sft._token_losses(made, prompts, answers.ids)[3]
+    padding, likeliest = ~answers.mask, sft._at_answers(made, prompts, answers.ids)[2]
     answers.ids[padding] = likeliest[padding]
     assert padding.any() and sft.given_answers(made, prompts, answers)[1] == expected["mean_token_accuracy"]
 
