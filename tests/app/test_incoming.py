@@ -154,12 +154,13 @@ def test_a_run_of_another_machine_is_sent_whole_and_leaves_nothing_behind(elsewh
 def test_a_trainer_on_another_machine_receives_requests(elsewhere):
     with server() as url, Watch("mine", elsewhere, url, SECRET, run_id="r") as run:
         run.log(1, {"loss": 1.0})
-        until(lambda: spool.folder_of("r").exists())
+        folder = spool.folder_of("r")
+        until(lambda: any(each.stat().st_size for each in spool.files(folder)))  # they delete an earlier request
         assert run.asked() == {}
-        (spool.folder_of("r") / spool.ASKED).write_text('{"stop": true, "why": "it is hacked"}')
+        (folder / spool.ASKED).write_text('{"stop": true, "why": "it is hacked"}')
         until(lambda: run.asked())
         assert run.asked() == {"stop": True, "why": "it is hacked"}
-        (spool.folder_of("r") / spool.ASKED).write_text("[1")
+        (folder / spool.ASKED).write_text("[1")
         until(lambda: not run.asked())
 
 
