@@ -26,8 +26,8 @@ NEW_PIP := pip==26.3
 run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
 
-# What each keeps one core busy is done beside each other: pip and apt-get, then mypy and the compiling of the tests. A
-# third process of tests uses two cores while the browser tests wait for their pages.
+# Jobs that each keep one core busy run side by side: pip and apt-get, then mypy and the compiling of the tests, to which
+# mypy gives way, because it takes longer. A third process of tests uses two cores while others wait for their pages.
 test:
 	$(MAKE) --jobs=2 browser lint $(VENV)/tests.stamp
 	$(BIN)/python -m tests.browser.chromium
@@ -44,7 +44,7 @@ test-real: $(VENV)/dev.stamp
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	nice $(BIN)/mypy
 	$(BIN)/python -m tests.javascript
 
 format: $(VENV)/dev.stamp

@@ -19,7 +19,6 @@ from labcore.runs import jobs
 from labcore.runs.files.paths import home
 from labcore.runs.spec import activity
 from labcore.runs.spec.run_spec import make
-from tests.every import now
 from tests.llm.chat_model import TALKS, chat_folder, written
 from tests.llm.tools import CONFIGS, TINIER, spec
 from tests.words import says
@@ -95,7 +94,8 @@ print(json.dumps(measured))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the process has to be a fork")
-@pytest.mark.parametrize("model, prompts", now([("small", 8), ("medium", 12)], ("small", 8)))
+@pytest.mark.long
+@pytest.mark.parametrize("model, prompts", [("small", 8), ("medium", 12)])
 def test_processes_take_about_as_much_as_is_estimated(model, prompts):
     wanted = [make(algorithm_key="grpo", task_key="sort", model=model, device="cpu",
                    knobs={"prompts_per_step": prompts, "sft_steps": 0, "updates_per_batch": 1,

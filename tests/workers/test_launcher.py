@@ -93,7 +93,7 @@ def test_an_idle_supervisor_costs_nothing(lab):
     assert process.cpu_times() == before and process.num_ctx_switches().voluntary - begun <= 1
 
 
-@pytest.mark.parametrize("command", [FORKING, SPAWNING], ids=["fork", "spawn"])
+@pytest.mark.parametrize("command", [FORKING, pytest.param(SPAWNING, marks=pytest.mark.long)], ids=["fork", "spawn"])
 def test_runs_go_up_to_the_limit_and_the_others_wait_and_say_so(store, open_lab, monkeypatch, command):
     monkeypatch.setenv("RL_LAB_MAX_RUNS", "1")
     lab = open_lab(command)

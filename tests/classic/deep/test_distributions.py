@@ -150,10 +150,10 @@ def test_the_standard_deviation_is_learnt(start):
     assert parameters(session.policy)[0] > before  # the entropy bonus raises log σ
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("task", "method", "steps", "needed"), [
-    ("MountainCarContinuous-v0", "ppo", 8, 85.0),
-    pytest.param("Pendulum-v1", "ppo", 40, -260.0, marks=pytest.mark.long),
-    pytest.param("Pendulum-v1", "trpo", 60, -300.0, marks=pytest.mark.long)])
+    ("MountainCarContinuous-v0", "ppo", 8, 85.0), ("Pendulum-v1", "ppo", 40, -260.0),
+    ("Pendulum-v1", "trpo", 60, -300.0)])
 def test_a_continuous_world_is_learnt(task, method, steps, needed):
     """With its defaults; the car never reaches its goal before."""
     session = DeepSession.start(make(kind="cartpole", algorithm_key=method, task_key=task, seed=2,

@@ -37,6 +37,7 @@ def found(network, length, group=3):
     return *outputs, *(weight.grad for weight in network.parameters() if weight.requires_grad)
 
 
+@pytest.mark.long
 def test_the_trunk_and_what_is_measured_are_compiled_once_for_all_lengths(traced, monkeypatch):
     network, graphs = model("qwen2"), []
     network.config.num_hidden_layers = 1  # transformers runs as many of its layers
