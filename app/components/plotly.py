@@ -30,8 +30,10 @@ class Chart(Component):
         return super().__call__(data={**data, "plotly": plotly_url()}, **mount)
 
     def warm(self) -> None:
-        """Have the browser load the chart's script and plotly.js while the page is still being made."""
+        """Have the browser load the chart's script and plotly.js, and draw a first chart that nobody sees, while the
+        page is still being made or nobody asks for anything."""
         st.html(f"""<script type="module">
 const chart = await import(new URL("app/static/{self.script}", document.baseURI));
-chart.loadPlotly("{plotly_url()}").catch(() => null); // who draws with it tries again
+chart.loadPlotly("{plotly_url()}").then(() => window.requestIdleCallback?.(chart.rehearse))
+  .catch(() => null); // who draws with it tries again
 </script>""", unsafe_allow_javascript=True)
