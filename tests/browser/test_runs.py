@@ -53,6 +53,7 @@ def tick(found: Locator, row: int) -> None:
     found.locator(".dvn-scroller").click(position={"x": BOX, "y": HEAD + ROW * (row + 0.5)})
 
 
+@pytest.mark.long
 def test_the_time_is_in_sight_and_runs_are_starred_tagged_deleted_and_had_back(page: Page, server: Server,
                                                                                shelf: list[str]) -> None:
     page.goto(f"{server.url}/runs?find=beta={ITS_BETA}")
