@@ -80,6 +80,8 @@ RULES = (
     Rule(("whiten_rewards",), {"advantage": _SEQUENCES}, "this advantage is not computed per token"),
     Rule(("critic_learning_rate", "value_clip"), {"advantage": _NO_CRITIC}, "this advantage needs no critic"),
     Rule(("whiten_advantages",), {"advantage": _SEQUENCES}, "this advantage is not computed per token"),
+    Rule(("whiten_advantages",), {"single_step": (True,), "teacher_discount": (0,)},
+         "with the single-step term and a discount of 0 all advantages are 0"),
     Rule(("second_weight",), {"second_loss": (choices.NO_LOSS,)}, "there is no second loss"),
     Rule(("third_weight",), {"third_loss": (choices.NO_LOSS,)}, "there is no third loss"),
     Rule(("reference_mixup",), {"reference_every": (0,)}, "the reference never moves"),
