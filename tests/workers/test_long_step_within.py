@@ -35,7 +35,7 @@ RUNS = {
 
 @pytest.fixture(autouse=True)
 def every_report(monkeypatch):
-    """The model is tiny, each report counts as one of a long step, and only what is whole is saved."""
+    """A tiny model, whose progress reports all count as those of a long step. No checkpoint falls due."""
     monkeypatch.setitem(MODELS, "tiny", TINIER)
     monkeypatch.setattr(long_step, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(activity, "EVERY_SECONDS", 0.0)
