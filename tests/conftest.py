@@ -72,8 +72,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneBrowse
 
 
 def pytest_collection_finish():
-    """What was collected and imported stays to the end: no collection of garbage looks at it, not even a first one."""
+    """What was collected and imported stays to the end: no collection of garbage looks at it, not even a first one.
+    Collections are rarer than by default, since a page leaves much that lives a while and little garbage."""
     gc.freeze()
+    gc.set_threshold(10_000)
     gc.enable()
 
 
