@@ -5,7 +5,9 @@
 
 The functions use the model's own weights, so autograd works as usual. Once a pass the rows of W_q and W_k are
 reordered, so that the two numbers that RoPE rotates together are neighbours: as a complex number they need one
-multiplication. Each pass chooses its attention: rows of several completions, a prompt, or the next token.
+multiplication. Each pass chooses its attention: rows of several completions, a prompt, or the next token. The first
+layer sees tokens without their neighbours: where the vocabulary is smaller than the pass, its products are computed
+once for each token of the vocabulary.
 
 Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters). `supported` tells them apart, and
 they run by the model's own code.
@@ -98,6 +100,7 @@ PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm
          hf.LlamaDecoderLayer, hf.LlamaRotaryEmbedding, hf.LlamaModel}
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (B, heads, S, D) -> (B, heads, S, D)
 Kept = Callable[[Tensor], Tensor]  # (B, S, …) -> (B, N, …): the positions whose outputs are needed
+Words = tuple[Tensor, Tensor, Tensor]  # of each token of the vocabulary: y W_q, y W_k and y W_v of the first layer
 
 
 def supported(model: Network) -> bool:
@@ -127,8 +130,9 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = N
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return attend_rows(q, k, v, masks[layer])
-    multiply = tape.replaying(row) if tape else product
-    found = _run(model, interleaved(model), row.ids, _turns(model, row.positions), attend, kept, multiply)
+    multiply, matrices = tape.replaying(row) if tape else product, interleaved(model)
+    words = _words(model, matrices, row.ids.numel())
+    found = _run(model, matrices, words, row.ids, _turns(model, row.positions), attend, kept, multiply)
     if ends is None:
         return unpack(found, row)
     first = (ends[:, :, None] == ends[:, None]).byte().argmax(-1)  # equal completions have one output, bit for bit
@@ -141,6 +145,7 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
     whether the completion continues (B,). Completions of a prompt that are alike so far are one row of a pass. Those
     that have ended have no row, and their logits no meaning."""
     matrices, (count, width) = interleaved(model), prompts.ids.shape
+    words = _words(model, matrices, prompts.ids.numel())
     weight = next(model.parameters())
     there = F.pad(prompts.mask, (0, length), value=True)
     turns = _turns(model, (there.cumsum(1) - 1).clamp(min=0))
@@ -162,7 +167,7 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
 
     rows = Branches(count, group_size, weight.device)
     multiply = product if tape is None else tape.recording(count * group_size * length)
-    logits = _run(model, matrices, prompts.ids, turns[:, :width], prefill, _last(1), multiply)[:, 0]
+    logits = _run(model, matrices, words, prompts.ids, turns[:, :width], prefill, _last(1), multiply)[:, 0]
     padded = None if prompts.mask.all() else bias(there, weight.dtype)[:, None, None]
     for seen in range(width, width + length):
         token = rows.extended(*(yield rows.spread(logits)))
@@ -171,7 +176,7 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
         mask = padded if padded is None else padded[rows.prompts, ..., :seen + 1]
         multiply = product if tape is None else tape.appending(rows.of, len(token))
         turn = turns[rows.prompts, seen:seen + 1]
-        logits = _run(model, matrices, token[:, None], turn, extend, _last(1), multiply)[:, 0]
+        logits = _run(model, matrices, words, token[:, None], turn, extend, _last(1), multiply)[:, 0]
     yield rows.spread(logits)
 
 
@@ -186,8 +191,25 @@ def interleaved(model: Network) -> list[tuple[Tensor, Tensor]]:
             for layer in _trunk(model).layers]
 
 
-def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, turns: Tensor, attend: Attend,
-         kept: Kept, multiply: Multiply) -> Tensor:
+def _words(model: Network, matrices: list[tuple[Tensor, Tensor]], tokens: int) -> Words | None:
+    """See `Words`; none for a pass of fewer `tokens`, which would gain nothing."""
+    embed, layer = _trunk(model).embed_tokens, _trunk(model).layers[0]
+    if embed.num_embeddings > tokens:
+        return None
+    every = embed(torch.arange(embed.num_embeddings, device=embed.weight.device))  # which gives padding no gradient
+    y = rms_norm(every, layer.input_layernorm.weight, model.config.rms_norm_eps)
+    q, k, v = (product(y, weight) for weight in (*matrices[0], layer.self_attn.v_proj.weight))
+    return q, k, v
+
+
+def _of(words: Tensor, ids: Tensor) -> Tensor:
+    """Rows of `words`. (V, O), (B, S) -> (B, S, O). The gradient of a word is summed over the places that have it, in
+    float32 at least."""
+    return F.embedding(ids, words.to(torch.promote_types(words.dtype, torch.float32))).to(words.dtype)
+
+
+def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], words: Words | None, ids: Tensor, turns: Tensor,
+         attend: Attend, kept: Kept, multiply: Multiply) -> Tensor:
     """The equations above, and the head's output at the positions that are kept. (B, S) -> (B, N, …)"""
     def rms(x: Tensor, scale: Tensor) -> Tensor:
         return rms_norm(x, scale, model.config.rms_norm_eps)
@@ -202,10 +224,15 @@ def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], ids: Tensor, tur
 
         layer = trunk.layers[number]
         attention, mlp = layer.self_attn, layer.mlp
-        y = rms(x, layer.input_layernorm.weight)
-        given = (cut(y), w_q), (y, w_k), (y, attention.v_proj.weight)
-        q, k, v = (multiply(each, weight).view(len(ids), -1, len(weight) // attention.head_dim, attention.head_dim)
-                   for each, weight in given)
+        if number or words is None:
+            y = rms(x, layer.input_layernorm.weight)
+            # Whether a tape has the first layer's products must not depend on the number of tokens.
+            given = (cut(y), w_q), (y, w_k), (y, attention.v_proj.weight)
+            q, k, v = (multiply(each, weight) if number else product(each, weight) for each, weight in given)
+        else:
+            q, k, v = map(_of, words, (kept(ids) if last else ids, ids, ids))
+        q, k, v = (each.view(len(ids), -1, each.shape[-1] // attention.head_dim, attention.head_dim)
+                   for each in (q, k, v))
         q, k, v = (each.transpose(1, 2) for each in (_rope(q, kept(turns) if last else turns), _rope(k, turns), v))
         seen = attend(number, q, k, v).transpose(1, 2).flatten(2)
         x = multiply(seen.flatten(0, 1), attention.o_proj.weight, cut(x))

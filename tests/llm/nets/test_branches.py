@@ -40,9 +40,9 @@ def test_each_row_is_what_its_completions_have_in_common(seed):
 def test_a_pass_has_as_few_rows_as_there_are_beginnings(monkeypatch):
     sizes, real = [], llama._run
 
-    def run(model, matrices, ids, *others):
+    def run(model, matrices, words, ids, *others):
         sizes.append(len(ids))
-        return real(model, matrices, ids, *others)
+        return real(model, matrices, words, ids, *others)
     monkeypatch.setattr(llama, "_run", run)
     model, asked = network(), prompts()
     drawn = sample(model, asked, 8, max_new_tokens=6, eos=1, generator=torch.Generator().manual_seed(0), top_k=3)

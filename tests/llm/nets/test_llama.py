@@ -19,6 +19,7 @@ SHAPES = {
     "one key head": {"num_attention_heads": 4, "num_key_value_heads": 1},
     "heads wider than the model": {"num_attention_heads": 2, "head_dim": 12},
     "tied": {"tie_word_embeddings": True},
+    "a vocabulary of more words than a pass has tokens": {"vocab_size": 200},
     "other constants": {"rms_norm_eps": 0.1, "rope_parameters": {"rope_type": "default", "rope_theta": 10.0}},
 }
 VARIANTS = {
@@ -30,7 +31,7 @@ def network(seed: int = 0, **shape) -> LlamaForCausalLM:
     """A Llama whose every weight counts: a fresh one's norms scale by one."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, **{**SIZE, **shape})).eval()
+        model = LlamaForCausalLM(LlamaConfig(**{**SIZE, "vocab_size": VOCABULARY, **shape})).eval()
     shake(model, by=0.2)
     return model
 
@@ -112,6 +113,24 @@ def test_bfloat16_is_as_near_as_transformers_own():
         logits = completion_outputs(model, asked, drawn.ids).float().detach()
     again = logits.log_softmax(-1).gather(-1, drawn.ids[..., None])[..., 0]
     assert (again - drawn.logprobs)[drawn.mask].abs().mean() < 0.05
+
+
+@pytest.mark.parametrize("vocabulary, rows", [(VOCABULARY, VOCABULARY), (200, 63)], ids=["small", "large"])
+def test_the_first_layer_multiplies_each_word_once_where_that_is_less(vocabulary, rows, monkeypatch):
+    seen, real = [], llama.product
+
+    def product(x, *others):
+        seen.append(len(x))
+        return real(x, *others)
+    monkeypatch.setattr(llama, "product", product)
+    llama.outputs(network(vocab_size=vocabulary), prompts(), completion_ids(9, 6))
+    assert seen[:3] == 3 * [rows] and min(seen[3:]) > VOCABULARY
+
+
+def test_what_a_word_learns_at_many_places_is_not_rounded_in_between():
+    words = torch.zeros(2, 1, dtype=torch.bfloat16, requires_grad=True)
+    llama._of(words, torch.tensor([[0] * 1000 + [1]])).sum().backward()
+    assert words.grad.tolist() == [[1000], [1]], "bfloat16 has no 257"
 
 
 def test_double_precision():

@@ -15,7 +15,7 @@ from labcore.llm.sampler import sample
 from labcore.llm.sizing import passes
 from tests.every import now
 from tests.llm.nets.test_llama import SHAPES, network, output_and_gradients
-from tests.llm.tools import LENGTHS, prompts, records, session, weights
+from tests.llm.tools import LENGTHS, VOCABULARY, prompts, records, session, weights
 
 
 def sampled(model, asked, group_size, length, **given):
@@ -49,6 +49,14 @@ def test_outputs_and_every_gradient(shape, lengths, group_size, length, given):
     assert not recorded._products, "what was taken is held no longer"
 
 
+def test_an_update_that_has_more_tokens_than_the_vocabulary_follows_prompts_that_have_fewer():
+    model, asked = network(vocab_size=20), prompts()
+    drawn, recorded = sampled(model, asked, 8, 6)
+    assert asked.ids.numel() < 20 < pack(asked, drawn.ids, drawn.extents).ids.numel()
+    expected = llama.outputs(model, asked, drawn.ids, None, drawn.extents)[drawn.mask]
+    torch.testing.assert_close(llama.outputs(model, asked, drawn.ids, recorded, drawn.extents)[drawn.mask], expected)
+
+
 def test_completions_that_begin_alike_share_what_one_of_them_gave():
     model, asked = network(), prompts()
     ids = sampled(model, asked, 4, 6, top_k=2)[0].ids
@@ -69,8 +77,13 @@ def test_sampling_ends_early_when_all_completions_have():
 def test_nothing_that_is_on_the_tape_is_computed_again(monkeypatch):
     model, asked = network(), prompts()
     drawn, recorded = sampled(model, asked, 3, 5)
-    for module in (tape, llama):
-        monkeypatch.setattr(module, "product", lambda *_, **__: pytest.fail("a product was made"))
+    real = tape.product
+
+    def product(x, *others):
+        assert len(x) == VOCABULARY, "only the first layer's, which are no token's"
+        return real(x, *others)
+    monkeypatch.setattr(tape, "product", lambda *_, **__: pytest.fail("a product was made"))
+    monkeypatch.setattr(llama, "product", product)
     llama.outputs(model, asked, drawn.ids, recorded, drawn.extents).sum().backward()
 
 
@@ -98,7 +111,7 @@ def tapes_of(monkeypatch, **given):
     return found
 
 
-OF_A_STEP = 7  # products of the tests' model, which has one layer
+OF_A_STEP = 4  # products of the tests' model, which has one layer: all but q, k and v
 
 
 @pytest.mark.usefixtures("narrow")
