@@ -24,10 +24,11 @@ from labcore.workers.base import base_model
 from tests.runs import fake
 from tests.workers.tools import run
 
-# Where sort comes out bit for bit, this processor rounds as the one did that made them, and so must add. Elsewhere
-# (measured from SSE to AVX-512) sort stops at the same step, at weights 5e-7 to 2e-6 of their norm away: a hundred
-# times that is still far from another seed. Add takes hundreds of steps more, which make a difference of any rounding,
-# and stops where 256 answers first reach its target: so its exact match is compared, with a standard error of 0.02.
+# Where the base of sort comes out bit for bit, this processor rounds as the one did that made them, and so must the
+# others. Elsewhere (measured from SSE to AVX-512) sort stops at the same step, at weights 5e-7 to 2e-6 of their norm
+# away: a hundred times that is still far from another seed. The others take more steps or a higher learning rate, which
+# make a difference of any rounding (the teacher: 3 % of the norm), and stop where 256 answers first reach their target:
+# so their exact match is compared, with a standard error of 0.02.
 SORT_CLOSE, ADD_CLOSE = 2e-4, 0.1
 
 
@@ -108,7 +109,7 @@ def test_sft_makes_them_again(store):
     for name, spec in ship_bases.specs().items():
         shipped, made = bases.SHIPPED / name / "model", ship_bases.trained(store, spec)
         apart = distance(*(load_file(folder / "model.safetensors") for folder in (made, shipped)))
-        if spec.task == "sort":
+        if name == NAME:
             alike = apart == 0
             assert apart < SORT_CLOSE
         else:
