@@ -193,7 +193,7 @@ _LLM = (
         "Completions stay long, although a correct completion has only seven tokens.",
         "Each completion's loss is divided by its own length, so a long wrong answer is penalised less per token.",
         "Run it beside No length bias, where completions become shorter at about the same reward."),
-        "length", 'last(run, "completions/mean_length") > last(beside, "completions/mean_length") + 1', steps=30,
+        "length", 'last(run, "completions/mean_length", 10) > last(beside, "completions/mean_length", 10)', steps=30,
         knobs=_LONG, beside="no_length_bias"),
     Preset("no_length_bias", "No length bias", "Long completions, with the loss divided by a constant length", (
         "Completions shrink towards the seven tokens of a correct one.",
