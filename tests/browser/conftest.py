@@ -98,8 +98,8 @@ LOOKS = LocatorAssertions._call_expect
 async def waits_and_looks(assertions, expression: str, options: dict, title: str | None):
     """`expect` for an element that may not be there yet: it waits for it first.
 
-    Without that, each look that finds no element describes the whole page for the message of a failure, which took a
-    fifth of the time of a page that loads.
+    Without that, each look that finds no element describes the whole page for the message of a failure, which took up
+    to a seventh of the time of a page.
     """
     if not options["isNot"] and not expression.endswith((".array", ".count", ".hidden", ".detached")):
         await assertions._actual_locator.wait_for(state="attached", timeout=options["timeout"])
