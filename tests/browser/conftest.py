@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from playwright._impl.assertions import LocatorAssertions
 from playwright.sync_api import ConsoleMessage, Error, Page, sync_playwright
 
 from labcore.errors import LabError
@@ -91,6 +92,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 OPEN = ExitStack()  # the browser of this process
+LOOKS = LocatorAssertions._call_expect
+
+
+async def waits_and_looks(assertions, expression: str, options: dict, title: str | None):
+    """`expect` for an element that may not be there yet: it waits for it first.
+
+    Without that, each look that finds no element describes the whole page for the message of a failure, which took up
+    to a seventh of the time of a page.
+    """
+    if not options["isNot"] and not expression.endswith((".array", ".count", ".hidden", ".detached")):
+        await assertions._actual_locator.wait_for(state="attached", timeout=options["timeout"])
+    return await LOOKS(assertions, expression, options, title)
 
 
 @pytest.fixture(scope="session")
@@ -102,6 +115,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Page:
         tmp_path_factory.mktemp("browser"), executable_path=path, args=FLAGS, accept_downloads=True)
     OPEN.callback(context.close)
     tab = context.pages[0]
+    LocatorAssertions._call_expect = waits_and_looks
     tab.wait_for_function = partial(tab.wait_for_function, polling=POLL)
     return tab
 

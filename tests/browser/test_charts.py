@@ -23,6 +23,34 @@ CUT = """figure => { const [unit, name] = ["small", ".rl-name"].map(part => figu
     const [inner, outer] = [unit, name].map(part => part.getBoundingClientRect());
     return unit.textContent && (inner.bottom > outer.bottom + 2 || inner.right > outer.right + 1)
         ? [unit.textContent] : [] }"""
+TOP = ".st-key-bar, .rl-run-head, .st-key-tiles, .rl-live-chart figcaption, .rl-scrubber, .st-key-doctor"
+# The words that lie across an edge of what clips them, and the boxes that are longer than can be seen.
+CUT_TEXTS = """(top) => {
+  const found = [];
+  for (const part of document.querySelectorAll(top)) {
+    const texts = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const words = document.createRange();
+      words.selectNodeContents(texts.currentNode);
+      const clips = [];
+      for (let box = texts.currentNode.parentElement; box; box = box.parentElement) {
+        if (getComputedStyle(box).overflowX !== "visible") clips.push(box.getBoundingClientRect());
+      }
+      for (const { left, right, top, bottom, width } of words.getClientRects()) {
+        const across = clips.some((clip) => {
+          const beside = right <= clip.left + 1 || left >= clip.right - 1;
+          const beyond = bottom <= clip.top + 3 || top >= clip.bottom - 3;
+          return !beside && !beyond && (left < clip.left - 1 || right > clip.right + 1);
+        });
+        if (across && width > 1) found.push(texts.currentNode.textContent);
+      }
+    }
+    part.querySelectorAll("input:not([type=range])").forEach((input) => {
+      if (input.scrollWidth > input.clientWidth + 1) found.push(input.value);
+    });
+  }
+  return found;
+}"""
 NUMBERS = f"() => {SHOWN}.map(figure => figure.querySelector('output').textContent)"
 # where the cursor of each chart stands on its horizontal axis; null where there is none
 CURSORS = f"""() => {SHOWN}.map(figure => {{ const cursor = figure.querySelector('.rl-cursor');
@@ -73,7 +101,7 @@ def opened(page: Page, server: Server, run_id: str, query: str = "") -> None:
     page.wait_for_function(DRAWN, timeout=SLOW)
 
 
-def names_stay_at_the_ends_of_their_lines_and_a_tablet_has_nothing_to_scroll_sideways(page: Page) -> None:
+def names_stay_at_the_ends_of_their_lines_and_a_small_screen_cuts_no_text(page: Page) -> None:
     for width in (1000, 1500):
         page.set_viewport_size({"width": width, "height": 720})
         page.wait_for_timeout(1000)  # Plotly, too, has followed the window
@@ -82,8 +110,10 @@ def names_stay_at_the_ends_of_their_lines_and_a_tablet_has_nothing_to_scroll_sid
             return Math.abs(plot._fullLayout.width - plot.clientWidth) <= 1 &&
                 [...figure.querySelectorAll('.rl-line-names > *')].every(name =>
                     Math.abs(parseFloat(name.style.left) - _offset - _length) < 6); }})""")
-    page.set_viewport_size({"width": 820, "height": 1180})
-    assert page.locator(".stMain").evaluate("main => main.scrollWidth <= window.innerWidth")
+    for width, height in ((390, 844), (820, 1180)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function(f"top => ({CUT_TEXTS})(top).length === 0", arg=TOP, timeout=SLOW)
+        page.wait_for_function("() => document.querySelector('.stMain').scrollWidth <= window.innerWidth", timeout=SLOW)
     columns = page.locator(".rl-story-body").evaluate("body => getComputedStyle(body).gridTemplateColumns")
     assert len(columns.split()) == 1
 
@@ -115,7 +145,7 @@ def test_three_large_charts_show_one_step_and_fold_their_markers(
         expect(page.locator(".hoverlayer").get_by_text(words).first).to_be_visible(timeout=SLOW)
 
     page.mouse.move(0, 0)
-    names_stay_at_the_ends_of_their_lines_and_a_tablet_has_nothing_to_scroll_sideways(page)
+    names_stay_at_the_ends_of_their_lines_and_a_small_screen_cuts_no_text(page)
     page.locator(".rl-line-names button", has_text="k2").click()
     expect(page.locator(".rl-line-names button", has_text="k2")).to_have_class("rl-off")
     shown = page.evaluate("() => document.querySelectorAll('.rl-plot')[1].data.filter(line => line.name === 'KL, k2')"

@@ -1,5 +1,6 @@
 """Files of other tools dropped on the page: what of them is read, what is a finding, and what is none of them."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Server
@@ -8,6 +9,7 @@ from tests.runs.imports import files
 SLOW = 60_000  # ms: a busy machine is no reason to fail
 
 
+@pytest.mark.long
 def test_files_of_any_kind_are_dropped_on_the_page(server: Server, page: Page, tmp_path):
     names = {"trainer_state.json": files.TRAINER_STATE, "two.csv": files.TWO_RUNS, "broken.csv": files.NAN_LOSS,
              "events.out.tfevents.17.host.0": b"\x18\0\0\0\0\0\0\0\xa3\x7fK\"\t\0\0\xc0J\x1a\rbrain.Event:2"}

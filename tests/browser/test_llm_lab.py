@@ -100,18 +100,23 @@ def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(page: Page, s
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
 
-@pytest.fixture(scope="module")
-def finished(server: Server) -> str:
-    """A finished run of 15 steps in the server's lab."""
+def trained(server: Server, steps: int) -> str:
+    """A finished run in the server's lab."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RL_LAB_HOME", str(server.home))
         store = Store()
-        run_id = store.create(make(algorithm_key="grpo", task_key="sort", steps=15), mine=True)
+        run_id = store.create(make(algorithm_key="grpo", task_key="sort", steps=steps), mine=True)
         assert drive(store, run_id) == "finished"
         store.dispose()
     return run_id
 
 
+@pytest.fixture(scope="module")
+def finished(server: Server) -> str:
+    return trained(server, 15)
+
+
+@pytest.mark.long
 def test_the_curve_rises_and_the_export_loads(page: Page, server: Server, finished: str, tmp_path: Path) -> None:
     page.goto(f"{server.url}/llm?run={finished}&tab=Export")
     with page.expect_download(timeout=SLOW) as download:
@@ -261,9 +266,8 @@ def test_the_story_strip_shows_answers_with_bars_that_move_and_keeps_the_prompt(
     assert strip.bounding_box()["height"] == height
 
 
-def test_the_microscope_says_the_arithmetic_of_a_token_and_keeps_what_was_chosen(page: Page, server: Server,
-                                                                                 finished: str) -> None:
-    page.goto(f"{server.url}/llm?run={finished}&at=5")
+def test_the_microscope_says_the_arithmetic_of_a_token_and_keeps_what_was_chosen(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/llm?run={trained(server, 5)}&at=5")
     scope = page.locator(".rl-microscope")
     expect(scope.locator(".rl-scope-of")).to_have_text("Step 5", timeout=SLOW)
     expect(page.locator(".st-key-scope_equation .katex-html")).to_be_visible(timeout=SLOW)

@@ -80,6 +80,7 @@ def test_q_learning_untouched_learns_and_shows_where_to_go(page: Page, server: S
     expect(page.get_by_text("Stopped").first).to_be_visible(timeout=SLOW)
 
 
+@pytest.mark.long
 def test_an_episode_is_played_move_by_move_and_earlier_sweeps_are_found(
         moving: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     page = moving

@@ -24,6 +24,7 @@ def run(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     return run_id
 
 
+@pytest.mark.long
 def test_two_models_answer_alike_asked_and_a_vote_becomes_a_pair(page: Page, server: Server, run: str) -> None:
     page.goto(f"{server.url}/playground?runs=base:{run},{run}&n=2&max=4")
     chips = page.locator(".rl-chips")

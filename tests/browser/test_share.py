@@ -20,18 +20,18 @@ def file(tmp_path: Path) -> Path:
     runs = [seed(store, "finished"), seed(store, "finished", algorithm="rloo")]
     put_samples(runs[0], 5, ATTACK)
     document.write(document.of_runs(store, runs), tmp_path / "runs.html")
-    (tmp_path / "post.html").write_text(
-        '<p>A post</p><iframe src="runs.html#run=2&step=3" width="640" height="500"></iframe>')
     store.dispose()
     return tmp_path / "runs.html"
 
 
-def test_a_shared_file_works_from_the_disk_steps_and_is_embedded(page: Page, file: Path):
-    """All runs, one run, its steps by key and by link, markup as text, light and dark, a phone, an iframe."""
+def test_a_shared_file_works_from_the_disk_and_steps(page: Page, file: Path):
+    """A run's step by a link, all runs, one run, its steps by key, markup as text, light and dark, a phone."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("dialog", lambda dialog: asked.append(f"a dialog: {dialog.message}"))
-    page.goto(file.as_uri())
+    page.goto(f"{file.as_uri()}#run=2&step=3")
+    expect(page.locator(".rl-scrubber output")).to_have_text("step 3 of 6")
+    page.get_by_role("button", name="All runs").click()
     expect(page.get_by_role("heading", name="Comparison")).to_be_visible()
     expect(page.locator("figure .main-svg").first).to_be_attached()
 
@@ -58,10 +58,15 @@ def test_a_shared_file_works_from_the_disk_steps_and_is_embedded(page: Page, fil
     assert len(grounds) == 2
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-    page.goto(file.with_name("post.html").as_uri())
-    expect(page.frame_locator("iframe").locator(".rl-scrubber output")).to_have_text("step 3 of 6")
     assert {url.partition(":")[0] for url in asked} <= {"file", "data", "blob"}
+
+
+@pytest.mark.long
+def test_a_shared_file_is_embedded_in_a_page(page: Page, file: Path):
+    post = file.with_name("post.html")
+    post.write_text('<p>A post</p><iframe src="runs.html#run=2&step=3" width="640" height="500"></iframe>')
+    page.goto(post.as_uri())
+    expect(page.frame_locator("iframe").locator(".rl-scrubber output")).to_have_text("step 3 of 6")
 
 
 def save(page: Page) -> None:

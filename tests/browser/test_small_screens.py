@@ -8,41 +8,13 @@ from playwright.sync_api import Page, expect
 
 from labcore.runs.store.store import Store
 from tests.browser.conftest import Server
-from tests.browser.test_charts import SLOW, run_of
+from tests.browser.test_charts import CUT_TEXTS, SLOW, TOP, run_of
 
 VERDICT = "The chosen answers become less likely as well"  # the longest there is
 FINDING = {"rule": "kl_runaway", "severity": "warning", "verdict": VERDICT, "text": VERDICT, "holds": True,
            "evidence": "the KL is 0.9 nats a token and has grown by a half within the last ten steps",
            "fix": "Raise β.", "knob": "beta", "value": 0.1}
 SIZES = {390: 844, 820: 1180, 1024: 768, 1440: 900}
-TOP = ".st-key-bar, .rl-run-head, .st-key-tiles, .rl-live-chart figcaption, .rl-scrubber, .st-key-doctor"
-# The words that lie across an edge of what clips them, and the boxes that are longer than can be seen.
-CUT = """(top) => {
-  const found = [];
-  for (const part of document.querySelectorAll(top)) {
-    const texts = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
-    while (texts.nextNode()) {
-      const words = document.createRange();
-      words.selectNodeContents(texts.currentNode);
-      const clips = [];
-      for (let box = texts.currentNode.parentElement; box; box = box.parentElement) {
-        if (getComputedStyle(box).overflowX !== "visible") clips.push(box.getBoundingClientRect());
-      }
-      for (const { left, right, top, bottom, width } of words.getClientRects()) {
-        const across = clips.some((clip) => {
-          const beside = right <= clip.left + 1 || left >= clip.right - 1;
-          const beyond = bottom <= clip.top + 3 || top >= clip.bottom - 3;
-          return !beside && !beyond && (left < clip.left - 1 || right > clip.right + 1);
-        });
-        if (across && width > 1) found.push(texts.currentNode.textContent);
-      }
-    }
-    part.querySelectorAll("input:not([type=range])").forEach((input) => {
-      if (input.scrollWidth > input.clientWidth + 1) found.push(input.value);
-    });
-  }
-  return found;
-}"""
 
 
 def opened(page: Page, server: Server, run_id: str, width: int) -> None:
@@ -52,14 +24,13 @@ def opened(page: Page, server: Server, run_id: str, width: int) -> None:
     expect(page.locator(".rl-scrubber output")).to_be_visible(timeout=SLOW)
 
 
-@pytest.mark.parametrize(("states", "widths"), [
-    (["paused"], [390, 1024]), pytest.param(["running", "paused", "finished"], SIZES, marks=pytest.mark.long)])
-def test_no_text_is_cut(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch, states, widths) -> None:
-    run_id = run_of(server, monkeypatch, "grpo", state=states[0])
+@pytest.mark.long
+def test_no_text_is_cut(page: Page, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = run_of(server, monkeypatch, "grpo", state="running")
     store = Store()
     store.log(run_id, "doctor", FINDING, 30)
     opened(page, server, run_id, 390)
-    for state, width in product(states, widths):
+    for state, width in product(("running", "paused", "finished"), SIZES):
         if store.run(run_id).state != state:
             store.set_state(run_id, state)
         page.set_viewport_size({"width": width, "height": SIZES[width]})
@@ -67,7 +38,7 @@ def test_no_text_is_cut(page: Page, server: Server, monkeypatch: pytest.MonkeyPa
         expect(page.locator(".rl-doctor b")).to_be_in_viewport(ratio=1)
         expect(page.locator(".rl-run")).to_contain_text(state.capitalize(), timeout=SLOW)
         expect(page.locator(".rl-run .rl-dot")).to_be_in_viewport(ratio=1)
-        page.wait_for_function(f"top => ({CUT})(top).length === 0", arg=TOP, timeout=SLOW)
+        page.wait_for_function(f"top => ({CUT_TEXTS})(top).length === 0", arg=TOP, timeout=SLOW)
         page.wait_for_function("() => document.querySelector('.stMain').scrollWidth <= window.innerWidth", timeout=SLOW)
         for button in page.locator(".st-key-bar button:visible, .st-key-tiles button:visible").all():
             expect(button).to_be_in_viewport(ratio=1)
@@ -92,7 +63,7 @@ def test_a_sentence_of_the_run_is_shown_to_its_end(
     opened(page, server, run_id, 390)
     expect(line).to_contain_text("lower it", timeout=SLOW)
     expect(page.get_by_role("button", name="more", exact=True)).to_have_count(0)
-    assert line.evaluate("line => line.scrollHeight <= line.clientHeight + 1") and page.evaluate(CUT, TOP) == []
+    assert line.evaluate("line => line.scrollHeight <= line.clientHeight + 1") and page.evaluate(CUT_TEXTS, TOP) == []
     dots = line.evaluate("""line => [...line.querySelectorAll(".rl-muted .rl-apart")].map(dot =>
         dot.getBoundingClientRect().right - line.parentElement.getBoundingClientRect().left)""")
     assert len(dots) == 1 and dots[0] <= 1, "no row begins with a dot"

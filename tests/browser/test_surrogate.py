@@ -152,6 +152,7 @@ def run(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     return run_id
 
 
+@pytest.mark.long
 def test_a_runs_tokens_follow_the_hand_and_what_is_grabbed_is_in_the_link(page: Page, server: Server,
                                                                           run: str) -> None:
     page.goto(f"{server.url}/surrogate?run={run}&at=6")  # as the run's tab Surrogate has it

@@ -37,13 +37,14 @@ def run_id() -> str:
     return faked(Store(), 3)
 
 
-def test_an_export_into_a_new_folder(run_id, tmp_path):
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
+def test_an_export_into_a_new_folder(run_id, tmp_path, every):
     whole = visible(export_run(Store(), run_id, tmp_path / "whole"))
-    for at in range(1, MOST):
+    for at in range(1, MOST, every):
         out = tmp_path / str(at)
         died = killed_at(at, lambda out=out: export_run(Store(), run_id, out / "export"))
         assert visible(out) in (set(), {f"export/{name}" for name in whole})
         if not died:
             break
         assert visible(export_run(Store(), run_id, out / "export")) == whole
-    assert 10 < at < MOST - 1
+    assert 10 < at < MOST - every

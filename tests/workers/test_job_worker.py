@@ -43,6 +43,11 @@ def lab(home_and_lab, monkeypatch):
     return launcher
 
 
+# A worker that is spawned loads everything anew for each job: one test with it is enough for `make test`.
+FORKED = pytest.mark.parametrize("home_and_lab", [
+    pytest.param(FORKING, id="fork"), pytest.param(SPAWNING, id="spawn", marks=pytest.mark.long)], indirect=True)
+
+
 def asked(lab: Launcher, spec: dict) -> jobs.Outcome:
     """Ask as the page does: again and again until the outcome is there."""
     return until(lambda: jobs.outcome(lab.compute(spec)))
@@ -64,6 +69,7 @@ def test_a_job_is_done_once_and_faults_are_told(lab):
     assert "ZeroDivisionError" in asked(lab, {"job": "broken", "by": 0}).error
 
 
+@FORKED
 def test_a_killed_worker_is_noticed_and_a_cancelled_job_says_so(lab):
     job, process = sleeper(lab)
     process.kill()
@@ -75,6 +81,7 @@ def test_a_killed_worker_is_noticed_and_a_cancelled_job_says_so(lab):
     process.wait(5)
 
 
+@FORKED
 def test_a_job_whose_supervisor_died_ends_and_is_begun_anew(lab):
     job, process = sleeper(lab, "c")
     old = lab._process

@@ -82,7 +82,7 @@ def asking(store, run_id, at, command):
     return on_activity
 
 
-@pytest.mark.parametrize("name", now(RUNS, "ppo", "sft"))
+@pytest.mark.parametrize("name", now(RUNS, "ppo"))
 def test_a_run_that_is_stopped_at_any_place_keeps_all_whole_steps(name, whole):
     """At one of its places, the first or the last of the two; the other is that of another run."""
     numbers, said = whole(name)

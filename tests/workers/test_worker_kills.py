@@ -30,6 +30,7 @@ from labcore.runs.store import changes, columns, migrations
 from labcore.runs.store.schema import VERSION
 from labcore.runs.store.store import Store
 from labcore.workers import pictures, training
+from tests.every import now
 from tests.runs import fake
 from tests.words import says
 from tests.workers.tools import kinds, run
@@ -169,7 +170,11 @@ def goes_on(store: Store, run_id: str) -> None:
     assert not [path for path in (run_folder(run_id) / "checkpoints").iterdir() if path.name.startswith(".")]
 
 
-@pytest.mark.parametrize("point", RUN)
+@pytest.mark.parametrize("point", now(
+    RUN, "the spec, before it has its name", "a row, written but not committed", "a row, just committed",
+    "a picture, before it has its name", "a checkpoint, half written", "a checkpoint, just renamed",
+    "an old checkpoint, taken away but not deleted", "the rows as columns, before they have their name",
+    "the end, said but not committed"))
 def test_a_run_that_is_killed_goes_on_bit_for_bit(store, whole, point):
     run_id = store.create(fake.grpo(STEPS))
     killed(RUN[point], lambda: run(store, run_id))
@@ -198,7 +203,9 @@ def whole_on_base(tmp_path_factory) -> list[tuple]:
         return fake.trained(store, finished(store, ON_BASE))
 
 
-@pytest.mark.parametrize("point", BASE)
+@pytest.mark.parametrize("point", now(
+    BASE, "the run of SFT is made, and not yet told to the run that waits",
+    "a row of SFT, written but not committed", "the base model, before it has its name"))
 def test_a_run_that_is_killed_while_its_base_is_made_goes_on_bit_for_bit(store, whole_on_base, point):
     spec = ON_BASE
     run_id = store.create(spec)
@@ -231,7 +238,9 @@ def family(tmp_path_factory) -> tuple[Path, str, str]:
         return folder, parent, finished(store, replace(store.run(parent).spec, parent=(parent, 5), steps=8))
 
 
-@pytest.mark.parametrize("point", FORK)
+@pytest.mark.parametrize("point", now(
+    FORK, "the fork, written but not committed", "what the fork starts from, before it has its name",
+    "the fork, in its first row"))
 def test_a_fork_that_is_killed_is_not_there_or_goes_on_bit_for_bit(family, lab_home, point):
     folder, parent, child = family
     shutil.copytree(folder, lab_home)
@@ -320,7 +329,8 @@ def old_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RL_LAB_HOME", str(next(folder.rglob("lab.db")).parent))
 
 
-@pytest.mark.parametrize("point", MIGRATION)
+@pytest.mark.parametrize("point", now(
+    MIGRATION, "a new column", "all of it, before the version", "all of it, just committed"))
 def test_a_migration_that_is_killed_is_done_at_the_next_start(tmp_path, monkeypatch, point):
     old_store(tmp_path / "whole", monkeypatch)
     expected = Store().runs()

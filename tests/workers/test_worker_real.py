@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 
+import pytest
+
 from labcore.catalog.llm.models import MODELS
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import run_folder
@@ -66,6 +68,7 @@ def pictures(run_id) -> dict[str, dict]:
     return {path.name: json.loads(path.read_text()) for path in sorted((run_folder(run_id) / "samples").glob("step-*"))}
 
 
+@pytest.mark.long
 def test_a_killed_maze_run_goes_on_bit_for_bit(store):
     """Through launcher, supervisor and worker, at a pace that one can watch; a knob is moved between two steps."""
     given = {"kind": "maze", "algorithm_key": "sarsa_lambda", "task_key": "slippery", "steps": 120, "seed": 4}

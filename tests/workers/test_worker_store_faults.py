@@ -50,11 +50,13 @@ class Committed:
         self.steps = record.step
 
 
+@pytest.mark.parametrize("rounds", [2, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_store_that_fails_anywhere_under_a_run_ends_it_in_words_and_keeps_what_it_has(store, uses_of_a_run, fault):
+def test_a_store_that_fails_anywhere_under_a_run_ends_it_in_words_and_keeps_what_it_has(
+        store, uses_of_a_run, fault, rounds):
     says, words = FAULTS[fault]
     uses, whole = uses_of_a_run
-    for after in range([*FAULTS].index(fault), uses[fault], len(FAULTS)):  # each fault at other uses
+    for after in range([*FAULTS].index(fault), uses[fault], rounds * len(FAULTS)):  # each fault at other uses
         run_id, said, committed = store.create(fake.grpo(STEPS)), "", Committed()
         with failing(says, after, fault in WRITING_ONLY) as used:
             try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 
+@cache
 def source(module: ModuleType, *names: str) -> str:
     """The source of the classes, functions and constants of these names, in the module's order; without names, of
     everything but the imports. One name is enough for constants that one line assigns."""

@@ -50,7 +50,8 @@ def test_adapters_take_ten_times_the_rate(algorithm):
         key: value for key, value in adapters.items() if key not in rates}
 
 
-@every("algorithm, task, weights", [(*each, weights) for each in WORK for weights in (FULL, LORA)])
+@every("algorithm, task, weights", [
+    *((*each, FULL) for each in WORK), *((*each, LORA) for each in {key: (key, task) for key, task in WORK}.values())])
 def test_every_default_has_a_source_fits_its_knob_and_is_not_warned_of(algorithm, task, weights):
     row, work = ALGORITHMS[algorithm], TASKS[task]
     found = defaults(row, work, weights)

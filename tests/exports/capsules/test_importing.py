@@ -136,6 +136,7 @@ def test_a_folder_of_the_lab_outlives_a_run_of_its_name(store):
     assert (home() / "votes").is_dir() and [each.id for each in store.runs()] == [run_id]
 
 
+@pytest.mark.long
 def test_a_run_with_a_file_and_a_model_of_its_own(store, elsewhere, tmp_path):
     data = uploads.keep("sums.jsonl", b"".join(b'{"prompt": "%d+1=", "answer": "%d"}\n' % (n, n + 1) for n in range(9)))
     base = ran(store, make(algorithm_key="sft", task_key="prompts", data=str(data), steps=2,

@@ -67,10 +67,11 @@ def altered(path: Path, change) -> Path:
     (make(algorithm_key="grpo", task_key="sort", steps=3, knobs=SMALL), {2: ("beta", 0.3)}),
     pytest.param(make(algorithm_key="ppo", task_key="add", steps=3, knobs=SMALL), {1: ("gae_lambda", 0.5)},
                  marks=pytest.mark.long),
-    (make(algorithm_key="sft", task_key="sort", steps=3, knobs={"eval_prompts": 4}), {2: ("learning_rate", 1e-4)}),
-    (make(algorithm_key="dpo", task_key="sort", steps=3, knobs={
+    pytest.param(make(algorithm_key="sft", task_key="sort", steps=3, knobs={"eval_prompts": 4}),
+                 {2: ("learning_rate", 1e-4)}, marks=pytest.mark.long),
+    pytest.param(make(algorithm_key="dpo", task_key="sort", steps=3, knobs={
         "pair_prompts": 16, "group_size": 4, "pairs_per_step": 8, "eval_prompts": 4}),
-     {2: ("beta", 0.5)}),
+        {2: ("beta", 0.5)}, marks=pytest.mark.long),
 ], ids=lambda value: f"{value.kind}-{value.algorithm}" if isinstance(value, RunSpec) else "")
 def test_each_kind_of_run_with_its_knobs_moved(store, tmp_path, spec, moves):
     run_id = ran(store, spec, moves)
@@ -82,27 +83,27 @@ def test_each_kind_of_run_with_its_knobs_moved(store, tmp_path, spec, moves):
 
 
 def test_changes_within_a_batch_are_made_after_the_same_update(store, tmp_path):
-    """PPO makes eight updates a step; the knob is moved between the third and the fourth."""
+    """PPO makes four updates a step; the knob is moved between the second and the third."""
     spec = make(algorithm_key="ppo", task_key="sort", steps=2, knobs=SMALL | {
-        "updates_per_batch": 4, "mini_batches": 2, "prompts_per_step": 8, "entropy_coef": 0.5})
+        "updates_per_batch": 2, "mini_batches": 2, "entropy_coef": 0.5})
     run_id = store.create(spec)
     looks, real = [], store.asked
 
     def asking(of):
         if of == run_id and store.run(run_id).step == 1:
             looks.append(of)  # first between the two steps, then after each update but the last
-            if len(looks) == 4:
+            if len(looks) == 3:
                 store.ask(run_id, "set", {"knob": "entropy_coef", "value": 0.01})
         return real(of)
 
     store.asked = asking
     drive(store, run_id)
     [place] = [event.payload for event in store.events_after(run_id) if event.kind == "knob"]
-    assert (place["update"], place["between"]) == (8 + 3, 0)
+    assert (place["update"], place["between"]) == (4 + 2, 0)
     run = packing.write(store, run_id, tmp_path / "run.zip")
     assert replay.replay(run).matches
     events = content(run)["events.csv"].decode()
-    moved = events.replace(f'""update"": {place["update"]}', f'""update"": {place["update"] + 3}')
+    moved = events.replace(f'""update"": {place["update"]}', f'""update"": {place["update"] + 1}')
     assert moved != events
     assert not replay.replay(sealed(run, {"events.csv": moved.encode()})).matches
 
@@ -157,11 +158,10 @@ def test_forks_twins_and_fresh_ones_and_forks_of_forks(store, tmp_path):
     parent = ran(store, make(algorithm_key="grpo", task_key="sort", steps=1, knobs=SMALL))
     twin = ran(store, fork_spec(store, parent, 1, knobs={"beta": 0.3}, steps=3), {2: ("beta", 0.0)})
     fresh = ran(store, fork_spec(store, twin, 3, algorithm="rloo", twin=False, steps=4))
+    store.delete(parent)
     for run_id, steps in ((twin, 2), (fresh, 1)):
         verdict = again(store, run_id, tmp_path)
         assert verdict.matches and verdict.steps == steps
-    store.delete(parent)
-    assert again(store, twin, tmp_path).matches
 
 
 def test_the_users_file_and_model_come_along(store, tmp_path):
@@ -289,7 +289,7 @@ def test_zero_has_a_sign_and_a_number_may_be_missing():
 
 
 def test_a_model_too_large_for_the_capsule(store, tmp_path, monkeypatch):
-    base = ran(store, make(algorithm_key="sft", task_key="sort", steps=2, knobs={"eval_prompts": 4}))
+    base = ran(store, make(algorithm_key="sft", task_key="sort", steps=1, knobs={"eval_prompts": 4}))
     model = tmp_path / "some-model"
     checkpoint.newest(run_folder(base))[1].joinpath("policy").rename(model)
     run_id = ran(store, make(algorithm_key="grpo", task_key="sort", model=str(model), steps=2, knobs=SMALL))

@@ -21,13 +21,16 @@ from tests.runs import fake
 
 
 @pytest.mark.parametrize("key", list(TOOLS))
-def test_every_knob_of_the_catalog_is_known_to_every_tool(key, plans):
+def test_every_knob_of_the_catalog_is_known_to_every_tool_and_contends_with_no_other(key, plans):
+    """But the advantage and its normalisation share TRL's scale_rewards."""
     for each in plans:
         found = TOOLS[key].mapped(each)
         assert [line.knob for line in found] == [
             knob.key for knob in knobs_of(each.spec.row, each.spec.task_row)], each.run
         assert not [line.knob for line in found if line.note == UNKNOWN.note], f"{each.run}: write a rule for the knob"
         assert not [line.knob for line in found if line.unsupported and not line.note], f"{each.run}: what instead?"
+        contend = [line.note for line in found if "the script sets" in line.note]
+        assert [note for note in contend if "scale_rewards for normalisation" not in note] == [], each.run
         script = TOOLS[key].script(each)
         comments = " ".join(" ".join(part[1:] for part in script.splitlines() if part.startswith("#")).split())
         for line in found:
@@ -106,14 +109,6 @@ def test_of_two_knobs_with_one_setting_the_losing_one_says_so(key, begun, knobs,
     assert f"the script sets {setting} for {winning} instead" in lines[losing].note
     comments = " ".join(part.lstrip("# ") for part in TOOLS[key].script(each).splitlines() if part.startswith("#"))
     assert f"for {winning} instead" in comments
-
-
-@pytest.mark.parametrize("key", list(TOOLS))
-def test_of_no_named_algorithm_two_knobs_contend_for_a_setting(key, plans):
-    """But the advantage and its normalisation, which share TRL's scale_rewards."""
-    for each in plans:
-        notes = [line.note for line in TOOLS[key].mapped(each) if "the script sets" in line.note]
-        assert [note for note in notes if "scale_rewards for normalisation" not in note] == []
 
 
 def chosen(monkeypatch, begun, family, member, **knobs) -> Plan:

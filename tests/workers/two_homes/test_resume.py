@@ -36,6 +36,7 @@ def test_a_run_that_was_interrupted_ends_in_another_home_bit_for_bit(machines, s
     assert checkpoint.newest(run_folder(run_id)) == (60, run_folder(run_id) / "checkpoints" / "step-000060")
 
 
+@pytest.mark.long
 def test_a_language_model_goes_on_in_another_home_bit_for_bit(machines, store, monkeypatch):
     """A real one with an adapter on a run's policy, which only the store has by then."""
     monkeypatch.setitem(MODELS, "tiny", TINIER)
@@ -70,7 +71,7 @@ def test_a_run_begins_where_the_store_is_away_but_is_not_resumed_from_nothing(ma
     assert "There is no folder" in message and store.run(run_id).step == 58
 
 
-@pytest.mark.parametrize("nth", [1, 3, 5, 8, 11])
+@pytest.mark.parametrize("nth", [3, 8, *(pytest.param(nth, marks=pytest.mark.long) for nth in (1, 5, 11))])
 def test_a_worker_killed_while_it_publishes_is_resumed_elsewhere_bit_for_bit(machines, store, nth):
     undisturbed = whole(store, fake.grpo(STEPS))
     run_id = store.create(fake.grpo(STEPS))
