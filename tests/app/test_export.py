@@ -94,7 +94,7 @@ def test_without_its_first_checkpoint_there_is_no_capsule_and_it_is_said_why(pag
     assert "has lost its first checkpoint" in capsule.proto.help
 
 
-@pytest.mark.parametrize("key", now(TOOLS, "trl", "verl"))
+@pytest.mark.parametrize("key", now(TOOLS, "trl"))
 def test_the_script_has_the_knobs_as_they_are_now(page, lab, key):
     run_id = seed(lab.store)  # its β went from 0.04 to 0.2
     test = exporting(page, run_id)

@@ -81,6 +81,7 @@ def test_while_a_run_goes_the_batch_stays_that_of_the_checkpoint_that_was_asked(
     assert asked.asked[-1]["model"] == f"{run}@9" and by_key(test.selectbox, "one_batch:model").value == f"{run}@9"
 
 
+@pytest.mark.long
 def test_two_choices_before_the_redraw_and_the_completions_are_in_the_link(page, lab, asked):
     run = trained(lab.store)
     test = page("compare", runs=run, view="batch")
