@@ -99,7 +99,7 @@ def test_what_a_run_refuses_for_another_reason_is_said_on_top_at_once(page, lab)
     """From a fragment, which the message is no part of."""
     run = seed(lab.store)
     test = page("llm", run=run)
-    box(unfolded(test), "Mini-batches").set_value(5)
+    box(unfolded(test, "optimisation"), "Mini-batches").set_value(5)
     assert "mini_batches" in ran(test).error[0].value.replace("Mini-batches", "mini_batches")
     assert not lab.store.controls(run)
 
@@ -107,7 +107,7 @@ def test_what_a_run_refuses_for_another_reason_is_said_on_top_at_once(page, lab)
 def test_what_was_changed_elsewhere_counts_for_the_next_value_and_what_waits_for_an_answer_stays(page, lab):
     run = seed(lab.store)
     test = page("llm", run=run)
-    box(unfolded(test), "Group size").set_value(6)
+    box(unfolded(test, "optimisation"), "Group size").set_value(6)
     ran(test)
     lab.store.log(run, "knob", {"knob": "prompts_per_step", "from": 32, "to": 30, "update": 9, "between": 1,
                                 "text": "prompts 32 → 30"}, 7)

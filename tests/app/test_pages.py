@@ -97,7 +97,7 @@ FORMS = unlike_forms()
 PRESSED = {ALGORITHMS[key].loop: key for key in FORMS}.values()  # of each loop one
 
 
-@pytest.mark.parametrize("algorithm", FORMS)
+@pytest.mark.parametrize("algorithm", now(FORMS, *PRESSED, "sdft"))
 def test_each_sort_of_algorithm_has_a_form_and_a_picture(page, lab, algorithm):
     test = page("llm", algorithm=algorithm)
     assert escape(ALGORITHMS[algorithm].summary)[:20] in html(test)
@@ -196,7 +196,7 @@ def test_the_knobs_of_a_fold_are_drawn_once_it_is_open_and_keep_their_values(pag
     test = page("llm", max_grad_norm="0.5")
     names = [knob.label for knob in test.select_slider]
     assert "Learning rate η" in names and "Gradient clip" not in names
-    limit = named(unfolded(test), "Gradient clip")
+    limit = named(unfolded(test, "optimisation"), "Gradient clip")
     assert limit.value == 0.5
     limit.set_value(2.0)
     ran(test)
@@ -303,7 +303,7 @@ def test_a_new_tab_finds_the_run_that_is_going(page, lab):
     assert link(page("llm"))["run"] == run_id
 
 
-@pytest.mark.parametrize("tab", ["Surrogate", "Equation", "Events", "Data", "Export"])
+@pytest.mark.parametrize("tab", now(["Surrogate", "Equation", "Events", "Data", "Export"], "Data"))
 def test_tabs(page, lab, tab):
     test = page("llm", run=seed(lab.store, "finished"), tab=tab)
     assert [each.label for each in test.tabs] == [
