@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -11,17 +12,29 @@ from labcore import api
 from labcore.api import processes
 from labcore.api import run as run_module
 from labcore.errors import LabError
+from labcore.runs import jobs
 from labcore.runs.store.store import Store
+from labcore.workers.launcher import Launcher
 from labcore.workers.worker import drive
 from tests.imports import ROOT
+from tests.workers.test_launcher import FAKE
 
+# The command of a supervisor without torch, which takes seconds to load. Language models that it trains are stand-ins,
+# which take no real model as their base.
+WITHOUT_TORCH = (sys.executable, "-c", FAKE + "from tests.runs.fake import FakeSession; start = FakeSession.start; "
+                 "FakeSession.start = lambda spec, base=None, resume=None: start(spec, None, resume); "
+                 "supervisor.main(preload=(), fork=True)")
 MAZE = {"kind": "maze", "task": "textbook", "progress": False}
 
 
 @pytest.fixture(autouse=True, scope="module")
-def closed():
-    yield
-    api.close()
+def light():
+    """Jobs are done here, since no supervisor has torch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "Launcher", partial(Launcher, command=WITHOUT_TORCH))
+        patch.setattr(Launcher, "compute", lambda launcher, spec: jobs.compute(spec) and jobs.job_id(spec))
+        yield
+        api.close()
 
 
 @pytest.fixture
