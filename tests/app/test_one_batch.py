@@ -32,11 +32,9 @@ def test_the_newest_checkpoint_gives_the_batch_and_each_choice_another_one(page,
     assert "16 prompts × 8 completions" in html(test) and "mean reward 0.50" in html(test)
     assert set(drawn(test)) == {"Cosines between gradients", "Effect of one step"}
     by_key(test.selectbox, "one_batch:model").set_value(f"base:{run}")
-    ran(test)
     by_key(test.segmented_control, "one_batch:updates").set_value(2)
     ran(test)
     by_key(test.selectbox, "one_batch:stepper").set_value("rloo")
-    ran(test)
     by_key(test.number_input, "one_batch:seed").set_value(5)
     ran(test)
     wanted = {**spec, "model": f"base:{run}", "updates": 2, "stepper": "rloo", "seed": 5}
