@@ -236,6 +236,7 @@ def test_a_marker_stands_before_the_first_step_that_it_counts_for(lab):
     assert mark["step"] == marker(lab.store, run_id).step - 1
 
 
+@pytest.mark.long
 def test_a_checkpoint_without_its_optimizer_says_so_before_the_fork(page, lab):
     parent = checkpointed(lab.store)
     folder = checkpoint.at(run_folder(parent), 2)

@@ -264,6 +264,7 @@ def test_a_run_that_was_steered_by_hand_is_left_out_and_said(page, lab, done_swe
     assert len(standing(done_sweep, lab.store.sweep_runs(done_sweep), "reward").rows) == 71
 
 
+@pytest.mark.long
 def test_the_best_settings_are_compared_as_curves_in_a_link_that_fits(page, done_sweep):
     test = page("compare", sweep=done_sweep)
     next(each for each in test.button if each.label == "Curves of the best 8").click()

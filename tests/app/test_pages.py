@@ -12,6 +12,7 @@ from app.draft import Draft, begin, defaults
 from app.runs.state import PICKED
 from app.status import STATES
 from app.training.log import SHOWN_BYTES
+from app.training.more_knobs import NO_EFFECT
 from labcore.analysis.doctor import doctor
 from labcore.analysis.doctor.finding import Change, Finding
 from labcore.catalog import kinds
@@ -180,13 +181,13 @@ def captions(test) -> str:
 
 def test_a_knob_without_effect_says_so_beside_it_and_only_while_it_is_so(page, lab):
     hint = "one update per batch, so every ratio is 1."
-    test = unfolded(page("llm", updates_per_batch="1"))
+    test = unfolded(page("llm", updates_per_batch="1"), NO_EFFECT)
     assert f"No effect of ε_low, ε_high: {hint}" in captions(test)
     assert captions(test).count(hint) == 2, "once for neighbours: the clip in its place, the others in their fold"
     assert "the reward shaping is none." in captions(test)
     move(test, "Updates per batch", 2)
     assert hint not in captions(test)
-    test = unfolded(page("llm", run=seed(lab.store, knobs={"updates_per_batch": 2})))
+    test = unfolded(page("llm", run=seed(lab.store, knobs={"updates_per_batch": 2})), NO_EFFECT)
     assert hint not in captions(test)
     move(test, "Updates per batch", 1)
     assert captions(test).count(hint) == 2, "in a run it follows the live value"
