@@ -59,10 +59,11 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
 """
 
 
-def brought_in(names: list[str], watched: tuple[str, ...]) -> list[str]:
-    """What of `watched` a fresh process holds after importing `names`, with the first module that brought it."""
-    done = subprocess.run([sys.executable, "-c", BROUGHT_IN, json.dumps([names, watched])], cwd=ROOT, timeout=120,
-                          capture_output=True, text=True, check=False)
+def brought_in(names: list[str], watched: tuple[str, ...], doing: str = "") -> list[str]:
+    """What of `watched` a fresh process holds after `doing` something and importing `names`, with the first module that
+    brought it."""
+    done = subprocess.run([sys.executable, "-c", doing + BROUGHT_IN, json.dumps([names, watched])], cwd=ROOT,
+                          timeout=120, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -105,9 +106,11 @@ def test_the_object_store_and_ray_stand_behind_one_interface(package, name, asks
 
 
 def test_the_tables_never_load_torch_nor_streamlit():
-    """`faults` checks in the source that modules that train never import streamlit."""
+    """Nor does a list of runs from Python. `faults` checks in the source that modules that train never import
+    streamlit."""
     assert len(LIGHT) > 10 and "labcore.workers.worker" in LIGHT and not {"labcore.llm.loops.online"} & {*LIGHT}
-    assert brought_in(LIGHT, (*HEAVY, *PAGE, *ON_A_GPU, "triton")) == []
+    listing = "import sys; from labcore import api; assert api.runs().empty and 'matplotlib' not in sys.modules"
+    assert brought_in(LIGHT, (*HEAVY, *PAGE, *ON_A_GPU, "triton"), listing) == []
 
 
 def test_a_module_imported_by_another_one_is_found():

@@ -121,6 +121,7 @@ def test_runs_as_figures(run_id, tmp_path, capsys, monkeypatch):
     from labcore.exports import figures
 
     monkeypatch.setattr(figures, "with_switched", lambda *_: ("episode_return",))
+    monkeypatch.setattr(figures, "SIZES", {"one-column": figures.SIZES["one-column"]})
     options = ["--figures", str(tmp_path), "--axis", "env_steps", "--smoothing", "0.5"]
     assert main(["export", run_id, run_id, *options]) == 0
     printed = capsys.readouterr().out.split()
