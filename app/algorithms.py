@@ -6,6 +6,7 @@ In a list of keys a mix is `MIX` followed by its name; `MIX` alone is a new mix.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 from labcore.catalog import kinds
 from labcore.catalog.algorithm import Algorithm
@@ -99,8 +100,13 @@ def begun(kept: Mapping[str, dict[str, Value]]) -> dict[str, Mix]:
 def knobs_at(place: str, kind: Kind, weights: str = SCRATCH) -> tuple[Knob, ...]:
     """The knobs that a draft keeps at `place`; `weights` as for `knobs_of`. Raises LabError if there is no such
     algorithm or task."""
+    return _knobs_at(place, kind.key, weights)
+
+
+@lru_cache(maxsize=256)  # a page that is drawn asks some fifty times
+def _knobs_at(place: str, kind: str, weights: str) -> tuple[Knob, ...]:
     algorithm, task, mix = _named(place)
-    return knobs_of(declared(algorithm, mix, kind), kinds.task(task, kind.key), weights)
+    return knobs_of(declared(algorithm, mix, kinds.kind(kind)), kinds.task(task, kind), weights)
 
 
 def declared(algorithm: str, mix: str, kind: Kind) -> Algorithm:

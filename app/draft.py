@@ -45,6 +45,7 @@ class Draft:
         if key not in st.session_state:
             st.session_state[key] = _of_spec(run.spec) if run else _of_url(self.kind)
         self.fields: dict[str, Any] = st.session_state[key]
+        self._made: tuple[dict[str, Any], RunSpec] | None = None
 
     @property
     def row(self) -> Algorithm:
@@ -127,7 +128,8 @@ class Draft:
             cleared = {"mix": ""} if field == "algorithm" else {}
             self.fields |= {field: model_of_name(value) if field == "model" else value, **cleared}
         if self.fields["task"] == task:
-            self.values.update({key: value for key, value in kept.items() if key in self.values})
+            values = self.values
+            values.update({key: value for key, value in kept.items() if key in values})
 
     def _take(self, name: str) -> None:
         """Train with the saved mix `name`; without a name, with a new mix that begins as a copy of the present
@@ -180,7 +182,8 @@ class Draft:
 
     def of_task(self) -> dict[str, Value]:
         """The values of the task's own knobs."""
-        return {knob.key: self.values[knob.key] for knob in self.task_row.knobs}
+        values = self.values
+        return {knob.key: values[knob.key] for knob in self.task_row.knobs}
 
     def moved(self, knob: Knob, value: Value) -> None:
         """Called when a knob is moved on the page. Nothing else in the draft of one run depends on a knob."""
@@ -189,10 +192,11 @@ class Draft:
         """The values that another algorithm keeps if it has these knobs: without them γ would change with the
         algorithm, and with γ the problem. Each loop has its own defaults of how held-out rows are measured, so of those
         knobs only chosen values are kept."""
+        values = self.values
         usual = {knob.key for knob in knobs_of(self.row, self.task_row)
-                 if knob.key in MEASURED and self.values[knob.key] == knob.default}
+                 if knob.key in MEASURED and values[knob.key] == knob.default}
         return {key: value for key, value in self.of_task().items() if key not in usual} | {
-            key: value for key, value in self.values.items() if key in self.kind.shared}
+            key: value for key, value in values.items() if key in self.kind.shared}
 
     def spec(self) -> RunSpec:
         """The spec of these settings. Raises LabError if they do not fit together, a number is out of its range, or a
@@ -204,9 +208,13 @@ class Draft:
             raise LabError(f"{self.task_row.label}: upload a file with your {self.task_row.data} first.")
         if self.fields.get("unusable") == self.task_row.key:
             raise LabError(f"{self.task_row.label}: the upload cannot be used as it is. See the message below it.")
-        return make(kind=self.kind.key, algorithm_key=self.fields["algorithm"], task_key=self.fields["task"],
-                    model=self.fields["model"], knobs=self.values, seed=self.fields["seed"], steps=self.steps,
-                    threads=default_threads(self.fields["model"]), data=data, mix=self.fields["mix"])
+        asked = {"kind": self.kind.key, "algorithm_key": self.fields["algorithm"], "task_key": self.fields["task"],
+                 "model": self.fields["model"], "knobs": dict(self.values), "seed": self.fields["seed"],
+                 "steps": self.steps, "threads": default_threads(self.fields["model"]), "data": data,
+                 "mix": self.fields["mix"]}
+        if self._made is None or self._made[0] != asked:  # a page asks some thirty times while it is drawn
+            self._made = asked, make(**asked)
+        return self._made[1]
 
     def fault(self) -> str:
         """The reason why these settings cannot run, as a sentence; empty if they can."""

@@ -76,9 +76,10 @@ def fault(scope: str, knob: Knob) -> str:
 
 
 def _fault(knob: Knob, key: str) -> str:
+    value = st.session_state.get(key)
     try:
-        if st.session_state.get(key) is not None:  # else it is drawn no more, or empty where it may be
-            knob.check(st.session_state[key])
+        if value is not None:  # else it is drawn no more, or empty where it may be
+            knob.check(value)
     except LabError as error:
         return worded(str(error), [knob])
     return ""

@@ -7,7 +7,6 @@ What is added to a lab is written into a copy of it, in so few files, and `exten
 import os
 import re
 import shutil
-import subprocess
 import sys
 import types
 from dataclasses import replace
@@ -34,7 +33,8 @@ from labcore.maths import advantages
 from labcore.maths.call import call, member
 from labcore.runs.spec.run_spec import make
 
-DOC = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+DOC = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"```(?:python|js) (\w+)\n(.*?)```", DOC, flags=re.DOTALL))
 FEW = {"prompts_per_step": 2, "group_size": 4, "sft_steps": 0}
 
@@ -104,7 +104,7 @@ def test_the_page_names_the_file_of_each_family(family: Family) -> None:
     name = next(name for name, value in vars(choices).items() if value is family)
     row, = [line for line in DOC.splitlines() if line.startswith("| `") and f"`{name}`" in line]
     for place in re.findall(r"`([\w/]+\.py)`", row):
-        assert any(Path(__file__).parents[1].glob(f"labcore/**/{place.rpartition('/')[2]}")), place
+        assert any(ROOT.glob(f"labcore/**/{place.rpartition('/')[2]}")), place
     assert f"{family.module.rpartition('.')[2]}.py`" in row.split("|")[3]
 
 
@@ -113,14 +113,13 @@ def test_how_many_files_an_addition_takes() -> None:
 
 
 def test_what_was_added_is_there_from_the_first_step_to_the_hand_over(tmp_path: Path) -> None:
-    root = Path(__file__).parents[1]
     for folder in ("labcore", "app", "pages"):
-        shutil.copytree(root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("static"))
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("static"))
     (tmp_path / "app" / "static").mkdir()
     for name in ("conftest", "extended_lab", "app/conftest", "app/asking", "app/seeding", "analysis/compare/tools"):
         copied = tmp_path / "tests" / f"{name}.py"
         copied.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(root / "tests" / f"{name}.py", copied)
+        shutil.copy(ROOT / "tests" / f"{name}.py", copied)
     for files in ADDED.values():
         for name, places in files.items():
             file = tmp_path / name
@@ -128,11 +127,30 @@ def test_what_was_added_is_there_from_the_first_step_to_the_hand_over(tmp_path: 
             for place, block in places.items():
                 text = written(text, place, BLOCKS[block])
             file.write_text(text, encoding="utf-8")
-    done = subprocess.run([sys.executable, "-m", "pytest", "tests/extended_lab.py", "-q", "-p", "no:cacheprovider",
-                           "-p", "no:xdist", "-o", "python_functions=check_*", "--rootdir", tmp_path], cwd=tmp_path,
-                          capture_output=True, text=True, check=False, timeout=300,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": "", "PYTHONPATH": str(tmp_path)})
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert checked(tmp_path) == 0, (tmp_path / "output").read_text()[-8000:]
+
+
+def checked(root: Path) -> int:
+    """Run pytest in the copy, in a child of this process, which has loaded torch and transformers already."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+            with (root / "output").open("w") as output:
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+            os.chdir(root)
+            os.environ["PYTEST_ADDOPTS"] = ""
+            sys.path[:] = [str(root), *(place for place in sys.path if place not in ("", str(ROOT)))]
+            for name in [name for name in sys.modules if name.partition(".")[0] in ("app", "labcore", "tests")]:
+                del sys.modules[name]
+            code = pytest.main(["tests/extended_lab.py", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o",
+                                "python_functions=check_*", "--rootdir", str(root)])
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_an_added_baseline_is_not_moved_by_one_lucky_completion(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,7 @@ def test_tests_that_fail_by_themselves_prove_nothing(project, capsys):
     assert "tests/test_sums.py fails without any fault" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_fault_may_name_the_test_that_is_to_notice_it(project):
     """Then no other is run: not the one that would have seen it."""
     (project / "tests/test_more.py").write_text("def test_nothing():\n    assert True\n")
@@ -77,6 +78,7 @@ def test_every_mutation_of_the_project_fits_its_code():
             assert (mutants.ROOT / path).is_file(), each.name
 
 
+@pytest.mark.long
 def test_the_tests_of_make_test_long_can_be_left_out(project):
     (project / "tests/test_sums.py").write_text(
         "import pytest\n\nfrom labcore.sums import add\n\n@pytest.mark.long\ndef test_add():\n"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
@@ -32,9 +32,21 @@ def modules(*folders: str) -> list[str]:
     return [name for name in names if name.rpartition(".")[2] != "__main__" and name not in ON_A_GPU]
 
 
-def brought_in(names: list[str], watched: tuple[str, ...]) -> list[str]:
-    """What of `watched` a fresh process holds after importing `names`, with the first module that brought it."""
-    program = """
+FIRST_PAGES = """
+import sys
+import app.lab
+from labcore.workers.launcher import NoLauncher
+from streamlit.testing.v1 import AppTest
+app.lab.Launcher = NoLauncher
+for page in "home", "llm":
+    test = AppTest.from_file("app/navigation.py", default_timeout=60)
+    if page != "home":
+        test.switch_page(f"../pages/{page}.py")
+    test.run()
+    assert not test.exception, test.exception
+    print(page, sorted({"pandas", "pyarrow", "scipy", "torch"} & {*sys.modules}))
+"""
+BROUGHT_IN = """
 import importlib, json, sys
 names, watched = json.loads(sys.argv[1])
 found = {}
@@ -45,8 +57,13 @@ for name in names:
             found.setdefault(heavy, name)
 print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
 """
-    done = subprocess.run([sys.executable, "-c", program, json.dumps([names, watched])], cwd=ROOT, timeout=120,
-                          capture_output=True, text=True, check=False)
+
+
+def brought_in(names: list[str], watched: tuple[str, ...], doing: str = "") -> list[str]:
+    """What of `watched` a fresh process holds after `doing` something and importing `names`, with the first module that
+    brought it."""
+    done = subprocess.run([sys.executable, "-c", doing + BROUGHT_IN, json.dumps([names, watched])], cwd=ROOT,
+                          timeout=120, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -70,8 +87,12 @@ LIGHT = [name for name in modules("labcore") if not name.startswith(TORCH) or na
 
 
 def test_the_page_never_loads_torch_and_matplotlib_only_for_a_figure():
+    """Nor do the first pages of a server load what they need not wait for."""
     assert len(PAGES) > 10
-    assert brought_in(PAGES, (*HEAVY, *ASKED_FOR, *NOT_IN_DEMO, "matplotlib")) == []
+    done = subprocess.run([sys.executable, "-c", FIRST_PAGES + BROUGHT_IN, json.dumps([PAGES, (
+        *HEAVY, *ASKED_FOR, *NOT_IN_DEMO, "matplotlib")])], cwd=ROOT, capture_output=True, text=True, timeout=120,
+        check=False)
+    assert done.stdout.splitlines()[-3:] == ["home []", "llm []", "[]"], done.stdout[-2000:] + done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("package, name, asks", [OBJECT_STORE, RAY])
@@ -85,9 +106,11 @@ def test_the_object_store_and_ray_stand_behind_one_interface(package, name, asks
 
 
 def test_the_tables_never_load_torch_nor_streamlit():
-    """`faults` checks in the source that modules that train never import streamlit."""
+    """Nor does a list of runs from Python. `faults` checks in the source that modules that train never import
+    streamlit."""
     assert len(LIGHT) > 10 and "labcore.workers.worker" in LIGHT and not {"labcore.llm.loops.online"} & {*LIGHT}
-    assert brought_in(LIGHT, (*HEAVY, *PAGE, *ON_A_GPU, "triton")) == []
+    listing = "import sys; from labcore import api; assert api.runs().empty and 'matplotlib' not in sys.modules"
+    assert brought_in(LIGHT, (*HEAVY, *PAGE, *ON_A_GPU, "triton"), listing) == []
 
 
 def test_a_module_imported_by_another_one_is_found():
@@ -100,12 +123,21 @@ def test_what_is_imported_is_declared_as_needed_or_as_an_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
     declared = {canonicalize_name(Requirement(line).name) for line in lines}
-    owners = packages_distributions()
+    provided = {top for name in declared for top in provided_by(name)}
     tops = {name.split(".")[0] for path in CODE if path.parts[-2] != "benchmarks"
             for name in imported(path.read_text("utf-8"))} - {"app", "labcore", "pages"} - sys.stdlib_module_names
     assert {"torch", "streamlit", "ray", "triton"} <= tops
-    assert not {top for top in tops - {"triton"}
-                if not declared & {canonicalize_name(each) for each in owners.get(top, [top])}}
+    assert not {top for top in tops - {"triton"} - provided if canonicalize_name(top) not in declared}
+
+
+def provided_by(name: str) -> set[str]:
+    """The modules of a package, none where it is not installed; those of all packages would take a second to find."""
+    try:
+        found = distribution(name)
+    except PackageNotFoundError:
+        return set()
+    return {*(found.read_text("top_level.txt") or "").split()} or {
+        file.parts[0].removesuffix(".py") for file in found.files or ()}
 
 
 # They delete folders: `removal` those of the lab, the others what they have just made, or what belongs to the package.

@@ -38,7 +38,8 @@ def fits(draft: Draft) -> bool:
 def follows(draft: Draft) -> dict[str, Any]:
     """The values on which the shown prompts depend; empty if none are shown."""
     keys = {"max_new_tokens", *(knob.key for knob in PROMPT)} if fits(draft) else ()
-    return {key: draft.values[key] for key in keys if key in draft.values}
+    values = draft.values
+    return {key: values[key] for key in keys if key in values}
 
 
 def read(spec: RunSpec) -> dict[str, Any] | None:

@@ -69,7 +69,7 @@ def show(draft: Draft) -> None:
             with st.container(key=f"preset_{preset.key}"):
                 st.html(card(preset, chosen is not None and chosen.key in (preset.key, preset.beside)))
                 st.button(preset.label, key=f"preset:{preset.key}", on_click=draft.take, args=(preset,),
-                          help=_of_both(preset))
+                          help=_of_both(preset.key))
     if chosen is not None and draft.preset_chosen:
         _chosen(draft, chosen)
 
@@ -83,8 +83,10 @@ def leads(presets: Sequence[Preset]) -> list[Preset]:
     return found
 
 
-def _of_both(preset: Preset) -> str:
+@cache
+def _of_both(key: str) -> str:
     """The change of a preset and the caption of its picture: each line with its values, and the grey one."""
+    preset = PRESETS[key]
     said = [preset.change + "."]
     if preset.key in recorded():
         curves = recorded()[preset.key].curves
@@ -175,8 +177,14 @@ def _start_beside(run: RunRow, other: Preset) -> None:
 def card(preset: Preset, chosen: bool = False) -> str:
     """A card as HTML: the name over the picture. Screen readers read the name from the button that covers the card."""
     mark = " rl-chosen" if chosen else ""
-    return (f'<div class="rl-preset{mark}"><b aria-hidden="true">{html.escape(preset.label)}</b>{picture(preset)}'
-            f"{legend(preset)}</div>")
+    return (f'<div class="rl-preset{mark}"><b aria-hidden="true">{html.escape(preset.label)}</b>'
+            f"{_recording(preset.key, ground())}</div>")
+
+
+@cache
+def _recording(key: str, _ground: str) -> str:
+    """The picture and the legend of a card, which are the same whenever a page on this ground is drawn."""
+    return picture(PRESETS[key]) + legend(PRESETS[key])
 
 
 def legend(preset: Preset) -> str:

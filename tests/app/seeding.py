@@ -100,9 +100,9 @@ def link(test) -> dict[str, str]:
     return {key: value if isinstance(value, str) else value[0] for key, value in test.query_params.items()}
 
 
-def unfolded(test):
-    """The page with "More knobs" and all of its groups open."""
+def unfolded(test, *groups: str):
+    """The page with "More knobs" and all of its groups open, or these `groups`."""
     test.session_state[more_knobs.KEY] = True
-    for group in (*GROUPS, more_knobs.NO_EFFECT):
+    for group in groups or (*GROUPS, more_knobs.NO_EFFECT):
         test.session_state[more_knobs.key_of(group)] = True
     return ran(test)

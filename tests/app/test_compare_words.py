@@ -24,8 +24,9 @@ from tests.words import says
 
 
 def chosen_of(names, baseline="", **place):
-    traces = load(Store(), names)
-    return Chosen(Place(runs=tuple(names), baseline=baseline, **place), tuple(Store().run(name) for name in names),
+    store = Store()
+    traces = load(store, names)
+    return Chosen(Place(runs=tuple(names), baseline=baseline, **place), tuple(store.run(name) for name in names),
                   tuple(traces), tuple(groups(traces)), "reward", "step", dict.fromkeys(names, frozenset({"reward"})))
 
 
@@ -38,9 +39,8 @@ def said(chosen: Chosen) -> str:
 
 
 @pytest.fixture
-def three():
+def three(store):
     """GRPO and RLOO alike, PPO below them, three seeds each; REINFORCE with one."""
-    store = Store()
     levels = {"grpo": 0.9, "rloo": 0.905, "ppo": 0.5}
     names = [tools.stored(store, [level + 0.02 * seed] * 6, seed=seed, algorithm=key)
              for key, level in levels.items() for seed in range(3)]
@@ -130,7 +130,8 @@ def test_a_leader_by_enough_seeds_is_bold_and_numbers_that_read_the_same_are_equ
     chosen = chosen_of(three)
     table = wording.results(compare(chosen.traces, "reward"), {look["label"]: look for look in look_of(chosen)})
     assert "<b>0.925 [" in table and "<b>0.920 [" not in table
-    alike = chosen_of([tools.stored(Store(), [level] * 6, seed=seed, algorithm=key) for seed in range(3)
+    store = Store()
+    alike = chosen_of([tools.stored(store, [level] * 6, seed=seed, algorithm=key) for seed in range(3)
                        for key, level in (("grpo", 0.9), ("rloo", 0.9001))])
     said = verdict.headline([standing(alike.groups, "reward")], METRICS["reward"], verdict.names_of(alike), going=True)
     assert says(said, "So far", "per token", "GRPO and RLOO are equal")

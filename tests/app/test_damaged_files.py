@@ -76,7 +76,7 @@ def test_every_page_and_command_goes_on_beside_damaged_files(home, page, capsys,
     assert all(path.exists() for path in files), "nothing is deleted that somebody could mend"
 
 
-@pytest.mark.parametrize("damage", now(DAMAGES, "cut", "without its parts"))
+@pytest.mark.parametrize("damage", now(DAMAGES, "cut"))
 def test_runs_that_need_damaged_files_say_which(home, lab, damage):
     folder, run_id = home
     for path in own_files(folder):

@@ -48,7 +48,7 @@ def test_the_three_steps_show_a_completion_that_is_wrong(page, kind, task):
 def test_bf16_on_a_processor_without_it_is_said_at_the_knob_and_beside_run(page, monkeypatch):
     monkeypatch.setattr(machine, "bf16", lambda device="auto": machine.Bf16("this processor (A Xeon)", False))
     test = page("llm", algorithm="grpo", task="sort")
-    unfolded(test)
+    unfolded(test, "memory")
     assert "This processor (A Xeon) has no bf16 arithmetic: choose fp32." in [each.value for each in test.caption]
     assert "with warnings" not in html(test)
     next(each for each in test.selectbox if each.label == "Precision").set_value("bf16").run()
@@ -76,7 +76,7 @@ def test_a_task_without_its_file_cannot_be_run(page):
 
 def test_a_knob_that_cannot_go_with_the_others_takes_run_away_at_once(page):
     test = page("llm", algorithm="ppo", task="sort", sft_steps="0")
-    unfolded(test)
+    unfolded(test, "memory")
     next(each for each in test.slider if each.label.startswith("LoRA rank")).set_value(4).run()
     assert "Not ready yet.</b> LoRA leaves the weights" in html(test)
     assert next(button for button in test.button if button.label == "Run").disabled

@@ -15,6 +15,7 @@ from labcore.runs.fork import fork_spec
 from labcore.runs.spec.session import Record
 from labcore.runs.store.rows import Event
 from tests.app.seeding import html, ran, seed
+from tests.every import now
 
 
 def checkpointed(store, state="finished", at=(0, 2, 5), **more) -> str:
@@ -156,7 +157,7 @@ def test_a_knob_turned_twice_within_a_step_is_one_marker_and_one_change_of_the_d
     assert "2 · before β 0.04 → 0.3" in box(test, "From step").options
 
 
-@pytest.mark.parametrize("first, warned, offered", [(2, False, 0.04), (3, True, 0.04)])
+@pytest.mark.parametrize("first, warned, offered", now([(2, False, 0.04), (3, True, 0.04)], (3, True, 0.04)))
 def test_the_marker_is_undone_even_where_the_first_checkpoint_has_it(page, lab, first, warned, offered):
     parent = checkpointed(lab.store, at=(first, 6))
     test = opened(page, lab, parent, marker(lab.store, parent).id)
@@ -235,6 +236,7 @@ def test_a_marker_stands_before_the_first_step_that_it_counts_for(lab):
     assert mark["step"] == marker(lab.store, run_id).step - 1
 
 
+@pytest.mark.long
 def test_a_checkpoint_without_its_optimizer_says_so_before_the_fork(page, lab):
     parent = checkpointed(lab.store)
     folder = checkpoint.at(run_folder(parent), 2)

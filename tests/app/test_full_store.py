@@ -1,4 +1,4 @@
-"""A full store: its list asks the database as often for 150 runs as for 10, and the browser is given a page of them."""
+"""A full store: its list asks the database as often for 40 runs as for 10, and the browser is given a page of them."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from labcore.runs.store.rows import Event, RunRow, Step
 from tests.app.seeding import ran, seed
 from tests.queries import counted
 
-FEW, MANY = 10, 150
+FEW, MANY = 10, 40
 
 
 def fill(store, places) -> None:

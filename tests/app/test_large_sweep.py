@@ -118,18 +118,19 @@ def test_it_says_who_wins_which_knob_matters_and_by_how_much(page, done_sweep):
     assert "8 finished" in rows[0][4] and re.match(r"\d\d\.\d % \[\d\d\.\d %, \d\d\.\d %\]", rows[0][1])
 
 
-def test_one_seed_has_no_band_and_is_no_evidence(page, lab):
-    test = page("compare", sweep=done(lab, axes={"beta": [place / 400 for place in range(70)]}, seeds=1))
+def test_one_seed_has_no_band_and_is_no_evidence(page, lab, monkeypatch):
+    monkeypatch.setattr(view, "LARGE", 10)
+    test = page("compare", sweep=done(lab, axes={"beta": [place / 400 for place in range(21)]}, seeds=1))
     assert "not enough to rank" in (said := told(test)) and "bootstrap" not in said
     assert "seeds of one setting" not in said and "[" not in table(test)[0][1]
     curves = drawn(test)[f"{REWARD}: the best, the median and the worst setting"]["data"]
     assert not [each for each in curves if each.get("fill")]
     assert "Together" not in said, "there is one knob"
     [pager] = test.get("pagination")
-    assert pager.proto.num_pages == 4 and len(table(test)) == 20
-    test.session_state["at_size:page:4"] = 4
+    assert pager.proto.num_pages == 2 and len(table(test)) == 20
+    test.session_state["at_size:page:2"] = 2
     ran(test)
-    assert [row[0] for row in table(test)] == [str(place) for place in range(61, 71)]
+    assert [row[0] for row in table(test)] == ["21"]
 
 
 def test_what_was_stopped_early_is_marked_and_has_no_rank(page, lab, monkeypatch):
@@ -152,6 +153,7 @@ def test_what_was_stopped_early_is_marked_and_has_no_rank(page, lab, monkeypatch
     assert all(len(effect["x"]) for effect in drawn(test)[f"{REWARD} by knob"]["data"])
 
 
+@pytest.mark.long
 def test_where_only_better_runs_of_a_setting_finished_its_curve_has_no_band(page, lab, monkeypatch):
     monkeypatch.setattr(sweep, "early_stopping", lambda *_: Halving("reward", 2, 3))
     sweep_id = queued(lab)
@@ -262,6 +264,7 @@ def test_a_run_that_was_steered_by_hand_is_left_out_and_said(page, lab, done_swe
     assert len(standing(done_sweep, lab.store.sweep_runs(done_sweep), "reward").rows) == 71
 
 
+@pytest.mark.long
 def test_the_best_settings_are_compared_as_curves_in_a_link_that_fits(page, done_sweep):
     test = page("compare", sweep=done_sweep)
     next(each for each in test.button if each.label == "Curves of the best 8").click()
@@ -269,8 +272,9 @@ def test_the_best_settings_are_compared_as_curves_in_a_link_that_fits(page, done
     assert "sweep" not in link(test) and len(link(test)["runs"].split(",")) == 64
 
 
-def test_a_sweep_of_64_runs_has_a_chart_of_each_setting_as_before(page, lab):
-    sweep_id = done(lab, axes={"beta": [0.0, 0.05, 0.1, 0.2]}, seeds=16)
+def test_a_sweep_that_is_not_large_has_a_chart_of_each_setting_as_before(page, lab, monkeypatch):
+    monkeypatch.setattr(view, "LARGE", 8)
+    sweep_id = done(lab, axes={"beta": [0.0, 0.05, 0.1, 0.2]}, seeds=2)
     test = page("compare", sweep=sweep_id, view="sweep")
     assert "Reward (exact match) by KL coefficient" in drawn(test)
 

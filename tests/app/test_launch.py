@@ -120,7 +120,6 @@ def test_a_sweep_can_be_stopped_early_and_its_page_says_how(page, lab, monkeypat
     ran(test)
     assert number(test, "Reduction factor").value == 3
     number(test, "Earliest step").set_value(4)
-    ran(test)
     number(test, "Steps").set_value(3)
     ran(test)
     assert any("begins after 4 steps, and the runs have 3" in each.value for each in test.warning)

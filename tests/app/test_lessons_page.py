@@ -281,6 +281,7 @@ def test_the_margin_is_the_sum_of_the_numbers_beside_it(check, said):
     assert said in shown and "means over 3 seeds" in shown
 
 
+@pytest.mark.long
 def test_a_curve_that_ends_before_its_last_step_says_why(lab, mine):
     (mine / "gamma.md").write_text(folders.TEMPLATE.read_text("utf-8"), "utf-8")
     lesson = folders.find("gamma")

@@ -20,7 +20,7 @@ def test_a_link_with_a_name_that_cannot_be(page, grpo, name, query):
 
 
 @pytest.mark.parametrize(("name", "keys"), [
-    ("llm", ("run", "model")), ("compare", ("runs", "sweep")),
+    ("llm", ("run", "model")), pytest.param("compare", ("runs", "sweep"), marks=pytest.mark.long),
     *(pytest.param(name, (key,), marks=pytest.mark.long) for name, key in (
         ("maze", "run"), ("playground", "runs"), ("lessons", "lesson")))])
 def test_a_link_with_a_path_as_a_name_opens_its_page(page, grpo, name, keys):

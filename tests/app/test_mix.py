@@ -144,7 +144,8 @@ def test_only_language_models_offer_mixes(lab):
 
 @pytest.mark.parametrize("query, said", [
     ({"algorithm": "dapo", "resample_rounds": "0"}, "Groups without signal are left out and nothing takes their place"),
-    ({"algorithm": "grpo", "letters": "10"}, "The length limit of 8 tokens cuts off 64 of 64 right answers"),
+    pytest.param({"algorithm": "grpo", "letters": "10"}, "The length limit of 8 tokens cuts off 64 of 64 right answers",
+                 marks=pytest.mark.long),
     ({"algorithm": "grpo", "surrogate": "bounded_clip", "clip_delta": "1.1"}, "Two-sided clip δ is below 1 + ε_high"),
     ({"algorithm": "grpo"}, "")])
 def test_numbers_alone_have_their_cautions_too(page, query, said):

@@ -67,13 +67,13 @@ def test_a_closed_group_draws_nothing_and_says_how_many_of_its_knobs_are_changed
 
 
 def test_a_search_finds_by_name_help_and_other_tools_words_and_loses_no_value(page):
-    test = unfolded(page("llm"))
+    test = unfolded(page("llm"), "optimisation")
     labelled(test, "number_input", "Mini-batches").set_value(4)
     ran(test)
 
     def searched(words: str):
         labelled(test, "text_input", "Search knobs").set_value(words)
-        unfolded(test)
+        unfolded(test, "optimisation")
 
     searched("ppo_mini_batch_size")
     assert notes_of(test)[0] == "1 changed"

@@ -10,6 +10,7 @@ from app.tokens import literal
 from labcore.runs.spec.run_spec import every_knob
 from tests.app.seeding import html, ran, seed, unfolded
 from tests.app.test_forking import button, checkpointed, marker, opened
+from tests.every import now
 from tests.words import says
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,8 +27,9 @@ def run_button(test, label="Run"):
 @pytest.mark.parametrize("label, typed, said", [
     ("Group size G · from 1 to 1024", 1_000_000, "Group size G is 1000000, outside its bounds: use a value from 1 to "
                                                  "1024."),
-    ("KL coefficient β", -5.0, "KL coefficient β is -5, outside its bounds"),
-    pytest.param("Learning rate η", 1e9, "Learning rate η is 1e+09, outside its bounds", marks=pytest.mark.long)])
+    *(pytest.param(*each, marks=pytest.mark.long) for each in (
+        ("KL coefficient β", -5.0, "KL coefficient β is -5, outside its bounds"),
+        ("Learning rate η", 1e9, "Learning rate η is 1e+09, outside its bounds")))])
 def test_a_number_out_of_bounds_keeps_run_from_starting_with_another(page, label, typed, said):
     test = page("llm", algorithm="grpo", task="sort")
     before = box(test, label).value
@@ -97,7 +99,7 @@ def test_what_a_run_refuses_for_another_reason_is_said_on_top_at_once(page, lab)
     """From a fragment, which the message is no part of."""
     run = seed(lab.store)
     test = page("llm", run=run)
-    box(unfolded(test), "Mini-batches").set_value(5)
+    box(unfolded(test, "optimisation"), "Mini-batches").set_value(5)
     assert "mini_batches" in ran(test).error[0].value.replace("Mini-batches", "mini_batches")
     assert not lab.store.controls(run)
 
@@ -105,7 +107,7 @@ def test_what_a_run_refuses_for_another_reason_is_said_on_top_at_once(page, lab)
 def test_what_was_changed_elsewhere_counts_for_the_next_value_and_what_waits_for_an_answer_stays(page, lab):
     run = seed(lab.store)
     test = page("llm", run=run)
-    box(unfolded(test), "Group size").set_value(6)
+    box(unfolded(test, "optimisation"), "Group size").set_value(6)
     ran(test)
     lab.store.log(run, "knob", {"knob": "prompts_per_step", "from": 32, "to": 30, "update": 9, "between": 1,
                                 "text": "prompts 32 → 30"}, 7)
@@ -134,7 +136,7 @@ def every_knob_s_box(going: bool) -> None:
         controls.number(target, knob)
 
 
-@pytest.mark.parametrize("going", [False, True])
+@pytest.mark.parametrize("going", now([False, True], False))
 def test_every_knob_says_its_bounds_and_takes_nothing_beyond_them(lab, going):
     known = {key: knob for key, knob in every_knob().items() if knob.type in (int, float) and knob.bounds}
     test = AppTest.from_function(every_knob_s_box, args=(going,), default_timeout=30).run()
@@ -157,9 +159,10 @@ def of_a_comparison(test):
     return ran(test)
 
 
-@pytest.mark.parametrize("name, opened, start", [
+@pytest.mark.parametrize("name, opened, start", now([
     ("llm", None, "Run"), ("exact", None, "Run"), ("maze", None, "Run"), ("cartpole", None, "Run"),
-    ("compare", None, "Start"), ("compare", of_a_comparison, "Start")])
+    ("compare", None, "Start"), ("compare", of_a_comparison, "Start")],
+    ("llm", None, "Run"), ("compare", of_a_comparison, "Start")))
 def test_no_number_of_a_form_is_lost_or_replaced_in_silence(page, lab, name, opened, start):
     test = page(name)
     unfolded(test)
@@ -177,6 +180,7 @@ def test_no_number_of_a_form_is_lost_or_replaced_in_silence(page, lab, name, ope
     assert not lab.store.runs()
 
 
+@pytest.mark.long
 def test_the_last_step_of_a_fork_says_its_bounds(page, lab):
     parent = checkpointed(lab.store)
     test = opened(page, lab, parent)

@@ -85,6 +85,7 @@ def test_what_is_held_out_is_said_and_a_second_file_takes_its_place(lab, page):
     assert uploads.file_at(run.spec.knobs["held_out_file"]).name == "test.jsonl"
 
 
+@pytest.mark.long
 def test_a_second_file_that_cannot_be_used_or_kept_can_be_taken_away(lab, page, monkeypatch):
     rows = [json.dumps({"prompt": f"{n}+1=", "answer": str(n + 1)}) for n in range(30)]
     test = page("llm", algorithm="grpo", task="prompts")
@@ -152,6 +153,7 @@ def test_a_file_of_prompts_alone_is_used_with_a_verifier_that_needs_no_answer(la
     assert (run.spec.knobs["verifier"], run.spec.knobs["sft_steps"]) == ("length", 0)
 
 
+@pytest.mark.long
 def test_answers_that_the_verifier_cannot_read_have_a_button_for_one_that_can(lab, page):
     test = page("llm", algorithm="grpo", task="prompts", verifier="numeric")
     fractions = "\n".join(json.dumps({"prompt": f"{n}/8=", "answer": f"{n}/8"}) for n in range(30))
@@ -214,6 +216,7 @@ def test_a_comparison_takes_the_algorithms_that_learn_from_the_file(page, lab):
     assert next(each for each in test.multiselect if each.label == "Algorithms").value == ["dpo"]
 
 
+@pytest.mark.long
 def test_a_comparison_holds_out_a_second_file_for_all_of_its_algorithms(page, lab):
     test = page("compare")
     next(each for each in test.selectbox if each.label == "Task").set_value("prompts")
@@ -283,11 +286,11 @@ NONE = {"count": 0, "lines": [], "why": ""}
     ({"refused": {"count": 2, "lines": [3, 8], "why": "It is refused."}},
      "2 rows cannot be rendered, so the run does not start: lines 3, 8. It is refused.", "Leave out these rows",
      ("unusable_rows", "skip")),
-    ({"long": {"count": 25, "lines": [*range(1, 21)], "longest": 90}},
-     "25 prompts of more than the 36 tokens that the context leaves beside a completion of 64",
-     "Leave out long prompts", ("long_prompts", "skip")),
-    ({"long": {"count": 1, "lines": [4], "longest": 90}}, "line 4; the longest has 90", "Cut their beginning",
-     ("long_prompts", "cut"))])
+    pytest.param({"long": {"count": 25, "lines": [*range(1, 21)], "longest": 90}},
+                 "25 prompts of more than the 36 tokens that the context leaves beside a completion of 64",
+                 "Leave out long prompts", ("long_prompts", "skip"), marks=pytest.mark.long),
+    pytest.param({"long": {"count": 1, "lines": [4], "longest": 90}}, "line 4; the longest has 90",
+                 "Cut their beginning", ("long_prompts", "cut"), marks=pytest.mark.long)])
 def test_what_does_not_fit_has_a_button(lab, opened, found, words_said, label, knob):
     asked = Answering(lab.launcher, none_tried(previewed(**found)))
     test = opened()

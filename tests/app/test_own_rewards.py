@@ -19,7 +19,7 @@ def test_functions_are_picked_and_become_the_draft_s(page, lab, functions):
     test = page("llm", algorithm="grpo", reward_source="own_function", reward_function=functions["right"],
                 reward_weights="1 0.5")
     assert not test.exception
-    unfolded(test)
+    unfolded(test, "reward")
     [picks] = [each for each in test.multiselect if each.label.startswith("Your rewards")]
     assert picks.options == ["right · mine.py", "verifier", "reward model", "judge", "brief · mine.py"]
     assert picks.value == [functions["right"]]

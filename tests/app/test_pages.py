@@ -12,6 +12,7 @@ from app.draft import Draft, begin, defaults
 from app.runs.state import PICKED
 from app.status import STATES
 from app.training.log import SHOWN_BYTES
+from app.training.more_knobs import NO_EFFECT
 from labcore.analysis.doctor import doctor
 from labcore.analysis.doctor.finding import Change, Finding
 from labcore.catalog import kinds
@@ -97,7 +98,7 @@ FORMS = unlike_forms()
 PRESSED = {ALGORITHMS[key].loop: key for key in FORMS}.values()  # of each loop one
 
 
-@pytest.mark.parametrize("algorithm", FORMS)
+@pytest.mark.parametrize("algorithm", now(FORMS, *PRESSED, "sdft"))
 def test_each_sort_of_algorithm_has_a_form_and_a_picture(page, lab, algorithm):
     test = page("llm", algorithm=algorithm)
     assert escape(ALGORITHMS[algorithm].summary)[:20] in html(test)
@@ -180,13 +181,13 @@ def captions(test) -> str:
 
 def test_a_knob_without_effect_says_so_beside_it_and_only_while_it_is_so(page, lab):
     hint = "one update per batch, so every ratio is 1."
-    test = unfolded(page("llm", updates_per_batch="1"))
+    test = unfolded(page("llm", updates_per_batch="1"), NO_EFFECT)
     assert f"No effect of ε_low, ε_high: {hint}" in captions(test)
     assert captions(test).count(hint) == 2, "once for neighbours: the clip in its place, the others in their fold"
     assert "the reward shaping is none." in captions(test)
     move(test, "Updates per batch", 2)
     assert hint not in captions(test)
-    test = unfolded(page("llm", run=seed(lab.store, knobs={"updates_per_batch": 2})))
+    test = unfolded(page("llm", run=seed(lab.store, knobs={"updates_per_batch": 2})), NO_EFFECT)
     assert hint not in captions(test)
     move(test, "Updates per batch", 1)
     assert captions(test).count(hint) == 2, "in a run it follows the live value"
@@ -196,7 +197,7 @@ def test_the_knobs_of_a_fold_are_drawn_once_it_is_open_and_keep_their_values(pag
     test = page("llm", max_grad_norm="0.5")
     names = [knob.label for knob in test.select_slider]
     assert "Learning rate η" in names and "Gradient clip" not in names
-    limit = named(unfolded(test), "Gradient clip")
+    limit = named(unfolded(test, "optimisation"), "Gradient clip")
     assert limit.value == 0.5
     limit.set_value(2.0)
     ran(test)
@@ -303,7 +304,7 @@ def test_a_new_tab_finds_the_run_that_is_going(page, lab):
     assert link(page("llm"))["run"] == run_id
 
 
-@pytest.mark.parametrize("tab", ["Surrogate", "Equation", "Events", "Data", "Export"])
+@pytest.mark.parametrize("tab", now(["Surrogate", "Equation", "Events", "Data", "Export"], "Data"))
 def test_tabs(page, lab, tab):
     test = page("llm", run=seed(lab.store, "finished"), tab=tab)
     assert [each.label for each in test.tabs] == [

@@ -65,7 +65,7 @@ def test_the_lists_say_so(page, lab):
     assert any("stopping" in option for option in page("llm", run=run_id).selectbox[0].options)
 
 
-@pytest.mark.parametrize("view", ["sweep", "table"])
+@pytest.mark.parametrize("view", now(["sweep", "table"], "table"))
 def test_a_sweep_says_so(page, lab, view):
     sweep_id = queued(lab.store, {"beta": [0.0, 0.1]}, seeds=(0, 1))
     for run in lab.store.sweep_runs(sweep_id)[:2]:

@@ -2,6 +2,7 @@
 
 from app import algorithms
 from app.draft import defaults
+from app.training.more_knobs import NO_EFFECT
 from tests.app.seeding import ran, unfolded
 
 MODEL = "org/model"  # a hub id: nothing is fetched before a run
@@ -88,7 +89,7 @@ def test_a_default_that_follows_from_another_knob_follows_it(page, tmp_path, mon
     kept = test.session_state["draft:new-llm"]["knobs"][algorithms.place("grpo", "", "prompts")]
     assert (kept["max_new_tokens"], kept["overlong_buffer"]) == (256, 51)
     kept["max_new_tokens"] = 8
-    unfolded(test)
+    unfolded(test, "reward", NO_EFFECT)
     assert kept["overlong_buffer"] == 1 and "Default 51" not in words(test)
     assert "Default 1: a fifth of the length limit" in words(test)
     kept["overlong_buffer"] = 4

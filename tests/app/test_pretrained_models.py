@@ -112,6 +112,7 @@ def test_what_fails_is_said_and_can_be_tried_again(opened, cache, lab):
     assert "The model is gated" not in words(test)
 
 
+@pytest.mark.long
 def test_any_other_model_is_named_by_its_id(opened, cache, lab):
     asked = Answering(lab.launcher, lambda spec: None)
     test = opened(HUB)

@@ -102,6 +102,7 @@ def test_the_buttons_fork_from_the_checkpoint_nearest_to_the_peak(page, lab):
     assert not test.exception
 
 
+@pytest.mark.long
 def test_an_ensemble_needs_two_reward_models_and_is_forked_with_the_lowest_score(page, lab):
     one = trained(lab.store, make(algorithm_key="reward_model", task_key="reviews", steps=5))
     run = trained(lab.store, chain.rl_spec(one, "grpo", str), "running")

@@ -12,7 +12,7 @@ from labcore.runs.traces import AXES
 from tests.app.random_stores import RandomStore
 from tests.app.seeding import ran
 
-FEW = 16  # links of a store in the normal suite
+FEW = 10  # links of a store in the normal suite
 
 
 def of_run(made: RandomStore) -> list[tuple[str, dict[str, str]]]:

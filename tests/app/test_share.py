@@ -157,6 +157,7 @@ def test_several_runs_are_over_each_other_with_their_comparison(lab):
         assert part in together["table"], part
 
 
+@pytest.mark.long
 def test_a_file_of_200_steps_is_below_5_mb(lab):
     run_id = seed(lab.store, "finished", steps=200)
     for step in range(10, 201, 5):

@@ -17,7 +17,7 @@ def errors(test) -> list[str]:
     return [element.value for element in test.error]
 
 
-@pytest.mark.parametrize("name", now(PAGES, "home", "runs", "llm", "compare"))
+@pytest.mark.parametrize("name", now(PAGES, "home", "llm"))
 def test_a_page_says_why_the_store_cannot_be_used_and_comes_back(page, lab, name):
     run_id = seed(lab.store)
     given = {"llm": {"run": run_id}, "compare": {"runs": run_id}}.get(name, {})

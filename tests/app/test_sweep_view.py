@@ -204,6 +204,7 @@ def test_the_view_says_what_is_best_and_links_each_run(page, lab):
     assert test.query_params["by"] in ("final", ["final"]) and "Reward (exact match) at the end" in told(test)
 
 
+@pytest.mark.long
 def test_nothing_is_the_best_by_a_metric_that_has_no_better(page, lab):
     sweep_id = queued(lab.store, {"beta": list(REWARDS)})
     done(lab.store, sweep_id)

@@ -70,6 +70,7 @@ def test_a_map_and_dots_show_what_did_not_finish(lab):
         "GRPO": "circle", "RLOO": "circle-open"}
 
 
+@pytest.mark.long
 def test_hollow_and_the_front_are_explained_only_where_they_are_drawn(page, lab, half):
     said = told(page("compare", sweep=half, view="sweep"))  # at equal tokens all are judged where all have been
     assert "hollow" not in said and "No verdict at the end: β 0 used 300 tokens, β 0.2 150" in said

@@ -175,7 +175,7 @@ def test_nothing_is_missing_if_everything_was_sent(lab):
     assert missing(files.newest(run_id, "samples", 99)) == ""
 
 
-@pytest.mark.parametrize("trainer", ["old_logprobs", "logprobs"])
+@pytest.mark.parametrize("trainer", now(["old_logprobs", "logprobs"], "old_logprobs"))
 def test_the_sampler_is_compared_with_the_trainer_if_both_were_sent(lab, page, trainer):
     columns = {"sampler_logprobs": [[-0.5, -0.25, None]] * 4, trainer: [[-0.5, -0.5, -0.5]] * 4}
     run_id = watched(lab, tokens=[["a", "b", "c"]] * 4, **columns)
@@ -366,7 +366,7 @@ def test_an_end_without_a_message_has_no_detail(lab):
     assert next(each for each in told if each["event"] == "finished")["detail"] == ""
 
 
-@pytest.mark.parametrize("value", now(["strange", -1, [1, 2], {"a": "b"}, True], "strange", {"a": "b"}))
+@pytest.mark.parametrize("value", now(["strange", -1, [1, 2], {"a": "b"}, True], {"a": "b"}))
 def test_settings_with_the_names_of_knobs_may_have_any_value(lab, page, value):
     """A trainer's `advantage` or `surrogate` need not be one of the lab's choices."""
     run_id = watched(lab, config={**CONFIG, **dict.fromkeys(every_knob(), value)}, advantages=[1.0, -1, -1, 1])

@@ -36,6 +36,7 @@ def labcore(*arguments: str) -> subprocess.CompletedProcess:
                           env=os.environ, timeout=120)
 
 
+@pytest.mark.long
 def test_a_capsule_is_replayed_in_another_process_and_another_lab(run_id, capsule, tmp_path, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "other"))
     done = labcore("replay", str(capsule))
@@ -101,11 +102,15 @@ def test_scripts_for_other_tools(tmp_path, capsys):
 
 
 def test_runs_as_one_html_file(run_id, tmp_path, capfd):
-    """By a process of its own, whose fault is that of the command."""
+    """By a process of its own."""
     assert main(["export", run_id, "--html", str(tmp_path / "run.html")]) == 0
     text = (tmp_path / "run.html").read_text()
     assert text.startswith("<!DOCTYPE html>") and "Q-learning" in text
     assert capfd.readouterr().out == f"{tmp_path / 'run.html'}\n"
+
+
+@pytest.mark.long
+def test_a_run_that_is_not_there_is_no_html_file(tmp_path, capfd):
     assert main(["export", "nobody", "--html", str(tmp_path / "none.html")]) == 1
     said = capfd.readouterr()
     assert said.err.startswith("labcore: ") and said.err.count("\n") == 1 and not said.out
@@ -116,6 +121,7 @@ def test_runs_as_figures(run_id, tmp_path, capsys, monkeypatch):
     from labcore.exports import figures
 
     monkeypatch.setattr(figures, "with_switched", lambda *_: ("episode_return",))
+    monkeypatch.setattr(figures, "SIZES", {"one-column": figures.SIZES["one-column"]})
     options = ["--figures", str(tmp_path), "--axis", "env_steps", "--smoothing", "0.5"]
     assert main(["export", run_id, run_id, *options]) == 0
     printed = capsys.readouterr().out.split()

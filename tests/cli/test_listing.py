@@ -32,6 +32,7 @@ def test_every_name_that_the_overview_prints_may_be_given_and_is_in_the_json(cap
     names = [found[1] for line in printed(capsys, "--kind", kind).splitlines() if (found := named.match(line))]
     tables = json.loads(printed(capsys, "--kind", kind, "--json"))
     assert names == [key for table in tables.values() for key in table]
+    assert (set(tables["algorithms"]), set(tables["tasks"])) == (set(KINDS[kind].algorithms), set(KINDS[kind].tasks))
     assert set(tables["models"]) == (set(KINDS[kind].models) if len(KINDS[kind].models) > 1 else set())
     said = printed(capsys, "--kind", kind, *names)
     assert [name for name in dict.fromkeys(names) if not re.search(rf"^{re.escape(name)}  ", said, re.MULTILINE)] == []
@@ -48,9 +49,7 @@ def test_names_are_printed_in_full(capsys):
     assert says(printed(capsys, "guess"), "Find a hidden number", "largest", "guess", *PRESETS["guess"].look[:1])
 
 
-def test_json_has_the_tables_or_the_named_entries_with_their_knobs(capsys):
-    found = json.loads(printed(capsys, "--json"))
-    assert set(found) == {"algorithms", "tasks", "models", "presets"} and len(found["algorithms"]) > 60
+def test_json_has_the_named_entries_with_their_knobs(capsys):
     found = json.loads(printed(capsys, "ppo", "--json"))
     assert {title: [*table] for title, table in found.items()} == {
         "algorithms": ["ppo"], "tasks": [], "models": [], "presets": []}

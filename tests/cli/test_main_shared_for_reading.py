@@ -26,14 +26,17 @@ LOOKS = {"list": ["list"], "runs": ["runs"], "compare": ["compare", "{run}", "{o
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The home of a lab with two runs and one in the trash."""
+    """The home of a lab with two runs and one in the trash; beside it a capsule of the first."""
     folder = tmp_path_factory.mktemp("finished") / "lab"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RL_LAB_HOME", str(folder))
         for each in range(3):
-            main(["run", "--kind", "maze", "--algorithm", "q_learning", "--steps", "40", "--seed", str(each)])
+            main(["run", "--kind", "maze", "--algorithm", "q_learning", "--steps", "6", "--seed", str(each),
+                  "--set", "pace=0"])
         store = Store()
-        store.trash([run.id for run in store.runs()][2:])
+        run, _, gone = (run.id for run in store.runs())
+        packing.write(store, run, folder.with_name("run.zip"))
+        store.trash([gone])
         store.dispose()
     return folder
 
@@ -45,11 +48,10 @@ def names(lab_home, finished, tmp_path, monkeypatch):
     store = Store()
     run, other = (each.id for each in store.runs())
     [gone] = (each.id for each in store.trashed())
-    capsule = packing.write(store, run, tmp_path / "run.zip")
     (tmp_path / "other.csv").write_text("step,loss\n1,2\n2,3\n")
     monkeypatch.setenv("RL_LAB_READ_ONLY", "1")
     return {"run": run, "other": other, "gone": gone, "file": str(tmp_path / "other.csv"), "out": str(tmp_path / "out"),
-            "capsule": str(capsule)}
+            "capsule": str(finished.with_name("run.zip"))}
 
 
 @pytest.mark.parametrize("command", CHANGES)

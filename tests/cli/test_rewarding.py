@@ -98,7 +98,7 @@ def test_the_columns_of_the_file_are_there(capsys, mine, tmp_path):
     data = tmp_path / "rows.jsonl"
     data.write_text('{"prompt": "1+1=", "answer": "2", "ground_truth": "0.5", "level": 2}\n' * 4)
     assert main(["run", "--algorithm", "grpo", "--data", str(data), "--verifier", "exact", *SHORT,
-                 "--reward", f"{mine}:graded"]) == 0
+                 "--set", "max_new_tokens=8", "--reward", f"{mine}:graded"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["reward"] == 0.5
 
 

@@ -57,6 +57,7 @@ def test_a_study_is_run_once_and_its_verdict_printed(lab, monkeypatch, capsys):
     assert SHORT.claim in said and "verdict  agrees" in said and "* reward: " in said
 
 
+@pytest.mark.long
 def test_the_seeds_that_would_decide_are_added_where_there_are_not_too_many(lab, monkeypatch, capsys):
     monkeypatch.setitem(STUDIES, "samples", SHORT)
     monkeypatch.setattr(studying, "needed_to_decide", lambda study, found: Need(None, ("RLOO",)))

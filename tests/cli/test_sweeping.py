@@ -29,9 +29,12 @@ def light(monkeypatch):
     monkeypatch.setattr(sweeping, "Launcher", partial(Launcher, command=LIGHT))
 
 
-def test_a_sweep_runs_and_ends_in_a_table(capsys):
+def test_a_sweep_runs_and_ends_in_a_table(capsys, store):
+    """It leaves the runs of others in their queue."""
+    other = store.create(maze(100_000))
     assert main([*MAZE, "--sweep", "alpha=0.1,0.5", "--seeds", "0,4", "--metric", "value_error", "--json"]) == 0
     got = json.loads(capsys.readouterr().out)
+    assert store.run(other) == replace(store.run(other), state="queued", message="", started=None)
     assert (got["axes"], got["seeds"], got["states"]) == ({"alpha": [0.1, 0.5]}, [0, 4], {"finished": 4})
     assert [(run["knobs"], run["seed"], run["step"]) for run in got["runs"]] == [
         ({"alpha": alpha}, seed, 12) for seed in (0, 4) for alpha in (0.1, 0.5)]
@@ -103,12 +106,6 @@ def test_while_no_run_of_it_can_be_started_the_reason_is_said_once_per_change(ca
     assert capsys.readouterr().err.splitlines() == [
         f"{sweep_id}: 2 waiting; 0 of 16 steps", f"{sweep_id}: {no_process}", f"{sweep_id}: waiting for the disk",
         f"{sweep_id}: 2 stopped or interrupted; 0 of 16 steps"]
-
-
-def test_it_leaves_the_runs_of_others_in_their_queue(store):
-    other = store.create(maze(100_000))
-    assert main([*MAZE, "--seeds", "0"]) == 0
-    assert store.run(other) == replace(store.run(other), state="queued", message="", started=None)
 
 
 def test_ctrl_c_stops_all_and_loses_nothing(capsys, monkeypatch):

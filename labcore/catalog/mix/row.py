@@ -66,9 +66,14 @@ def with_every_knob(algorithm: str) -> Algorithm:
 
 def idle(algorithm: str, key: str, values: Mapping[str, Value]) -> bool:
     """True if the knob `key` of a mix that began from `algorithm` belongs to choices that were not taken."""
-    own = {knob.key for knob in kinds.algorithm(algorithm).knobs}
-    extra = key in {knob.key for knob in with_every_knob(algorithm).knobs} - own
-    return bool(inactive.unused(key, values) or (extra and inactive.reason(key, values)))
+    return bool(inactive.unused(key, values) or (key in _extra(algorithm) and inactive.reason(key, values)))
+
+
+@cache
+def _extra(algorithm: str) -> frozenset[str]:
+    """The knobs that the row itself lacks."""
+    return frozenset(knob.key for knob in with_every_knob(algorithm).knobs) - {
+        knob.key for knob in kinds.algorithm(algorithm).knobs}
 
 
 def row(algorithm: str, name: str, values: Mapping[str, Value]) -> Algorithm:

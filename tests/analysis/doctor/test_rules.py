@@ -265,8 +265,9 @@ def test_another_tools_flat_reward_is_not_taken_for_solved():
     assert found(None, flat(reward=1.0, reward_std=0.0, exact_match=1.0))["no_signal"].severity == "note"
 
 
-@pytest.mark.parametrize(("spread", "batch"), [pytest.param(2.0, 256, marks=pytest.mark.long), (0.5, 16)])
-def test_a_gold_reward_that_only_wavers_is_not_hacked(spread, batch):
+@pytest.mark.parametrize(("spread", "batch", "seeds"), [
+    (0.5, 16, 7), *(pytest.param(*each, 20, marks=pytest.mark.long) for each in ((0.5, 16), (2.0, 256)))])
+def test_a_gold_reward_that_only_wavers_is_not_hacked(spread, batch, seeds):
     """200 steps of rewards with this standard deviation, and completions a step: noise is no fall."""
     def hacked(seed: int, gold: float) -> bool:
         rng = np.random.default_rng(seed)
@@ -277,12 +278,13 @@ def test_a_gold_reward_that_only_wavers_is_not_hacked(spread, batch):
 
         return any(change.rule == "reward_hacking" for change in course(None, steps(row, 200))[1])
 
-    rising, level, falling = ([hacked(seed, gold) for seed in range(20)] for gold in (0.003, 0.0, -0.01))
-    assert not any(rising) and sum(level) <= 2 and all(falling)
+    rising, level, falling = ([hacked(seed, gold) for seed in range(seeds)] for gold in (0.003, 0.0, -0.01))
+    assert not any(rising) and sum(level) <= seeds // 10 and all(falling)
 
 
-@pytest.mark.parametrize("rows", [32, pytest.param(256, marks=pytest.mark.long)])
-def test_held_out_accuracies_that_only_waver_are_no_overfitting(rows):
+@pytest.mark.parametrize(("rows", "seeds"), [
+    (32, 7), pytest.param(32, 20, marks=pytest.mark.long), pytest.param(256, 20, marks=pytest.mark.long)])
+def test_held_out_accuracies_that_only_waver_are_no_overfitting(rows, seeds):
     """300 steps of GRPO with its usual batch, measured every 25 steps: the same success on both sides, or not."""
     def heart(seed: int, by: float) -> bool:
         rng = np.random.default_rng(seed)
@@ -295,8 +297,8 @@ def test_held_out_accuracies_that_only_waver_are_no_overfitting(rows):
 
         return any(change.rule == "overfitting" for change in course(spec_of(), steps(row, 300))[1])
 
-    alike, apart = ([heart(seed, by) for seed in range(20)] for by in (0.002, 0.0))
-    assert sum(alike) <= 1 and all(apart)
+    alike, apart = ([heart(seed, by) for seed in range(seeds)] for by in (0.002, 0.0))
+    assert sum(alike) <= seeds // 20 and all(apart)
 
 
 def test_overfitting_is_said_with_both_curves_and_the_best_step():
