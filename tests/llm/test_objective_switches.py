@@ -38,12 +38,12 @@ def gradient_of(started, rollout):
 
 # ---------------------------------------------------------------------------- tokens that are left out or weighed
 
-@pytest.mark.parametrize("switch", [{"top_entropy_share": 0.2}, {"off_policy_threshold": 0.001}])
-def test_a_mask_leaves_out_tokens_and_says_how_many(switch):
+def test_a_mask_leaves_out_tokens_and_says_how_many():
     plain, before = trained(**OFF_POLICY)
-    masked, after = trained(**OFF_POLICY, **switch)
-    assert "token_weight" not in before[-1].metrics and 0 < after[-1].metrics["token_weight"] < 1
-    assert not torch.equal(weights(plain.policy), weights(masked.policy))
+    for switch in {"top_entropy_share": 0.2}, {"off_policy_threshold": 0.001}:
+        masked, after = trained(**OFF_POLICY, **switch)
+        assert "token_weight" not in before[-1].metrics and 0 < after[-1].metrics["token_weight"] < 1, switch
+        assert not torch.equal(weights(plain.policy), weights(masked.policy)), switch
 
 
 def test_the_share_of_tokens_is_that_of_the_update():
@@ -160,10 +160,10 @@ def test_bounds_that_do_not_go_together_are_refused(algorithm, knobs, said):
 
 def test_bounds_for_bad_tokens_act_and_are_logged():
     hard = {"surrogate": "bounded_clip", "updates_per_batch": 6, "learning_rate": 0.05}
-    bounded, free = (trained(**hard, dual_clip=c)[1][-1].metrics for c in (1.3, 0.0))
-    assert bounded["clip_frac/bound"] > 0 and free["clip_frac/bound"] == 0
-    plain, without = trained(updates_per_batch=6, learning_rate=0.05), trained(**hard, dual_clip=0.0)
-    assert torch.equal(weights(plain[0].policy), weights(without[0].policy))
+    bounded, free, plain = (trained(**given) for given in (
+        {**hard, "dual_clip": 1.3}, {**hard, "dual_clip": 0.0}, {"updates_per_batch": 6, "learning_rate": 0.05}))
+    assert bounded[1][-1].metrics["clip_frac/bound"] > 0 and free[1][-1].metrics["clip_frac/bound"] == 0
+    assert torch.equal(weights(plain[0].policy), weights(free[0].policy))
 
 
 # ---------------------------------------------------------------------------- what a run moves by itself

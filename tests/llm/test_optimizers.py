@@ -23,7 +23,8 @@ from tests.llm.tools import CONFIGS, Letters, model, quietly, records, session, 
 
 with_library = pytest.mark.skipif(find_spec("bitsandbytes") is None,
                                   reason="bitsandbytes is not installed: pip install -r requirements-8bit.txt")
-KNOBS = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "sft_steps": 0, "updates_per_batch": 1}
+KNOBS = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "sft_steps": 0, "updates_per_batch": 1,
+         "mini_batches": 1}
 
 
 def started(optimizer: str, algorithm: str = "grpo", resume=None, **knobs) -> LlmSession:
@@ -142,9 +143,11 @@ def test_a_step_is_that_of_torchs_adamw_in_the_two_groups_of_a_trainer():
     assert not torch.allclose(weights(ours), weights(model("gpt2")), atol=1e-3)
 
 
-@pytest.mark.parametrize("algorithm, updates", [
-    ("grpo", {"updates_per_batch": 2, "mini_batches": 2}), ("ppo", {"mini_batches": 2}), ("dpo", {}),
-    ("reward_model", {}), ("sft", {"eval_every": 9})])
+SCHEDULED = [("grpo", {"updates_per_batch": 2, "mini_batches": 2}), ("ppo", {"mini_batches": 2}), ("dpo", {}),
+             ("reward_model", {}), ("sft", {"eval_every": 9})]
+
+
+@pytest.mark.parametrize("algorithm, updates", now(SCHEDULED, *SCHEDULED[:2], SCHEDULED[4]))
 def test_every_loop_follows_the_schedule_of_transformers(algorithm, updates):
     """Each update of each network that learns, where a step of the lab has several of them."""
     knobs = {"schedule": "cosine", "warmup_steps": 2, "learning_rate": 1e-3, **updates}

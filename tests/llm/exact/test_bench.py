@@ -40,8 +40,9 @@ def test_a_knob_is_looked_at_in_every_row_and_the_same_question_has_the_same_ans
     found = estimator_bench(asked)
     assert [(row["algorithm"], row["value"], row["samples"]) for row in found["rows"]] == [
         (key, size, 2 * size) for key in ASKED["algorithms"] for size in (2, 4)]
-    assert json.dumps(found) == json.dumps(estimator_bench(asked))
-    assert json.dumps(found) != json.dumps(estimator_bench({**asked, "seed": 2}))
+    one, same, other = (json.dumps(estimator_bench({**ASKED, "algorithms": ["rloo"], "batches": 10, "seed": seed}))
+                        for seed in (1, 1, 2))
+    assert one == same != other
 
 
 @pytest.mark.parametrize("advantage", ["greedy_baseline", "win_probability", "group_mean"])

@@ -47,10 +47,12 @@ def constant(algorithm: str, reward: float = 0.0, **given):
     return replace(session(algorithm, **{"steps": 2, "learning_rate": 0.02, **given}), task=Constant(reward))
 
 
-@pytest.mark.parametrize("passes", ["packed", "long", "parts"])
-@pytest.mark.parametrize("algorithm, given", now(
-    [("grpo", {}), ("ppo", {"dtype": "bf16"}), ("ppo", LORA), ("grpo", {"dtype": "bf16", **LORA})],
-    ("grpo", {}), ("ppo", {"dtype": "bf16"})), ids=["fp32", "bf16", "lora", "bf16 lora"])
+KINDS = [("grpo", {}), ("ppo", {"dtype": "bf16"}), ("ppo", LORA), ("grpo", {"dtype": "bf16", **LORA})]
+
+
+@pytest.mark.parametrize("passes, algorithm, given", now(
+    [(passes, *kind) for passes in ("packed", "long", "parts") for kind in KINDS],
+    ("packed", *KINDS[0]), ("long", *KINDS[1]), ("parts", *KINDS[1])))
 def test_nothing_moves_however_the_passes_are_made(algorithm, given, passes, monkeypatch):
     """Rows that are packed, too long for that, or cut into micro-batches of one prompt."""
     if passes == "long":

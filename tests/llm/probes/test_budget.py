@@ -113,7 +113,7 @@ def large(monkeypatch):
 
 
 def test_the_first_step_of_a_large_model_has_a_group_of_its_batch_and_no_line(large):
-    started = large("rloo", steps=60, prompts_per_step=2, group_size=2, max_new_tokens=2)
+    started = large("rloo", steps=50, prompts_per_step=2, group_size=2, max_new_tokens=2)
     monkeyed = [(record.samples, record.line, started.probes.spent / started.probes.seconds)
                 for record in started.run() if record is not None]
     samples, line, _ = monkeyed[0]
@@ -124,20 +124,20 @@ def test_the_first_step_of_a_large_model_has_a_group_of_its_batch_and_no_line(la
     assert all(share <= TENTH for *_, share in monkeyed[20:])
 
 
-@pytest.mark.parametrize("algorithm", now(LARGE, "ppo", "sft"))
+@pytest.mark.parametrize("algorithm", now(LARGE, "ppo"))
 def test_metrics_do_not_depend_on_what_is_looked_at(algorithm, large, monkeypatch):
     def run(started):
         found = [(record.metrics, record.look and record.look()) for record in started.run() if record is not None]
         return [metrics for metrics, _ in found], weights(started.policy), started.generator.get_state().tolist()
-    by_schedule = run(session(algorithm, steps=6))
-    off = run(session(algorithm, steps=6, probes=False))
-    by_time = run(large(algorithm, steps=6))
+    by_schedule = run(session(algorithm, steps=3))
+    off = run(session(algorithm, steps=3, probes=False))
+    by_time = run(large(algorithm, steps=3))
     for other in (off, by_time):
         assert other[0] == by_schedule[0] and other[2] == by_schedule[2]
         assert (other[1] == by_schedule[1]).all()
 
 
-@pytest.mark.parametrize("algorithm", now(LARGE, "ppo", "dpo", "sft"))
+@pytest.mark.parametrize("algorithm", now(LARGE, "ppo"))
 def test_without_probes_there_is_nothing_to_look_at(algorithm):
     found = all_records(session(algorithm, steps=5, probes=False), pictures=True)
     assert not any(record.samples or record.line or record.look for record in found)
