@@ -87,7 +87,7 @@ CARRIED = [
 
 
 @pytest.mark.parametrize("algorithm, further, carried", now(
-    CARRIED, ("grpo", MOVING, ""), *(each for each in CARRIED if each[2])))
+    CARRIED, ("grpo", MOVING, ""), *(each for each in CARRIED if each[2] and each[0] != "a_star_po")))
 def test_a_resumed_run_goes_on_with_all_that_it_carries(algorithm, further, carried, tmp_path):
     """And so it ends with the same checkpoint, file by file."""
     def begun(**resume):
@@ -111,7 +111,7 @@ def test_a_resumed_run_goes_on_with_all_that_it_carries(algorithm, further, carr
     assert one.keys() == other.keys() and [name for name in one if one[name] != other[name]] == []
 
 
-@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo", "reward_model"))
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo"))
 def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorithm, whole, tmp_path):
     folder, _, expected = whole(algorithm)
     parent = session(algorithm, steps=STEPS, resume=folder, **given(algorithm))

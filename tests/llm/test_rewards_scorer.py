@@ -18,6 +18,7 @@ from labcore.llm.session import LlmSession
 from labcore.runs.files.paths import home
 from labcore.runs.spec.run_spec import make
 from labcore.tasks.task import Score
+from tests.every import now
 from tests.llm.tools import TINIER, records, session, shake, spec, weights
 from tests.words import saying
 
@@ -144,8 +145,9 @@ def test_without_a_gold_score_there_is_none_beside_the_proxy(judge):
     assert 0 <= records(again)[0].metrics["reward/gold"] <= 1
 
 
-@pytest.mark.parametrize("source, combine", [("reward_model", torch.Tensor.mean),
-                                             ("worst_case_ensemble", torch.Tensor.amin)])
+@pytest.mark.parametrize("source, combine", now(
+    [("reward_model", torch.Tensor.mean), ("worst_case_ensemble", torch.Tensor.amin)],
+    ("worst_case_ensemble", torch.Tensor.amin)))
 def test_an_ensemble_gives_one_reward_and_how_far_its_members_are_apart(judges, source, combine):
     made = session("grpo", reward_source=source, reward_model=judges)
     assert made.spec.knobs["reward_model"] == "judge@4,second@4,third@4"

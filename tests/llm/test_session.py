@@ -97,7 +97,7 @@ def test_a_length_limit_raised_during_the_run_cuts_at_the_end_of_the_context():
     assert len(records(started)) == 2
 
 
-@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "sft", "ppo"))
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo"))
 def test_bf16_computes_in_bfloat16_and_learns_in_float32(algorithm):
     exact, first, again = (session(algorithm, dtype=dtype) for dtype in ("fp32", "bf16", "bf16"))
     expected, got = records(exact), records(first)

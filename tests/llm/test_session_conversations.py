@@ -146,7 +146,7 @@ def test_a_resumed_run_has_the_pairs_of_its_conversations(folder, tmp_path, algo
 
 
 @pytest.mark.parametrize("algorithm, how", now(
-    [(algorithm, how) for algorithm in ("grpo", "rloo", "ppo") for how in HOW], ("grpo", {}), ("ppo", LORA)))
+    [(algorithm, how) for algorithm in ("grpo", "rloo", "ppo") for how in HOW], ("ppo", LORA)))
 def test_online_runs_answer_the_last_turn(folder, tokenizer, tmp_path, monkeypatch, how, algorithm):
     file, asked = written(tmp_path / "talks.jsonl", [{"messages": talk} for talk in TALKS]), []
     given = generation.encode_prompts

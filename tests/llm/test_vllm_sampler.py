@@ -39,8 +39,11 @@ def drawn(sampler, network, group_size=4, seed=0, **settings):
                    generator=torch.Generator().manual_seed(seed), **settings)
 
 
-@pytest.mark.parametrize("settings", [{}, {"temperature": 0.7}, {"temperature": 1.6, "top_k": 3, "top_p": 0.8},
-                                      {"min_p": 0.4}, {"temperature": 0.7, "greedy": True}])
+SETTINGS = [{}, {"temperature": 0.7}, {"temperature": 1.6, "top_k": 3, "top_p": 0.8}, {"min_p": 0.4},
+            {"temperature": 0.7, "greedy": True}]
+
+
+@pytest.mark.parametrize("settings", now(SETTINGS, *SETTINGS[2:]))
 def test_log_probs_are_those_of_the_whole_distribution_at_the_temperature(vllm, settings):
     network, group_size = model(), 1 if settings.get("greedy") else 4
     found = drawn(VllmSampler("fp32"), network, group_size, **settings)
@@ -78,6 +81,7 @@ def test_the_run_s_random_numbers_decide_and_greedy_takes_none(vllm):
     assert torch.equal(generator.get_state(), before)
 
 
+@pytest.mark.long
 def test_it_samples_as_often_as_the_lab_s_own_sampler_does(vllm):
     network, asked = model(), replace(prompts(), ids=prompts().ids[:1], mask=prompts().mask[:1])
     shares = []
@@ -132,6 +136,7 @@ def test_a_run_samples_with_the_policy_as_it_is(vllm, algorithm, knobs):
     assert started.sampler is None and [each.open for each in vllm.made] == [False]
 
 
+@pytest.mark.long
 def test_a_run_with_an_adapter_samples_with_it(vllm, tmp_path):
     agree(records(begun(run_spec("grpo", made("llama", tmp_path), steps=3, rollouts="vllm",
                                  prompts_per_step=2, **HARD))))

@@ -129,7 +129,7 @@ def test_the_number_of_pictures_is_bounded(steps, pace, most):
 
 
 @pytest.mark.parametrize("method", now(["value_iteration", "policy_iteration", "policy_evaluation"],
-                                       "policy_iteration"))
+                                       "policy_evaluation"))
 def test_where_the_sweeps_settled_is_drawn(method):
     found = records(start(method, "corridors", steps=2000, pace=0))
     assert 200 < len(found) < 2000 or method == "value_iteration"

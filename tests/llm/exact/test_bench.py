@@ -25,7 +25,7 @@ ASKED = {"algorithms": ["rloo", "dr_grpo"], "batches": 40, "seed": 1, "knobs": S
 
 
 def test_it_finds_the_bias_that_is_there_and_none_where_there_is_none():
-    found = estimator_bench({**ASKED, "algorithms": ["rloo", "dr_grpo", "dpo"], "batches": 60})
+    found = estimator_bench({**ASKED, "algorithms": ["rloo", "dr_grpo", "dpo"], "batches": 40})
     unbiased, shorter, pairs = found["rows"]
     assert not unbiased["biased"] and unbiased["scale"][1] < 1 < unbiased["scale"][2] and not unbiased["reasons"]
     wanted = (1 - 1 / 4) / 2  # less its own reward, over the length limit

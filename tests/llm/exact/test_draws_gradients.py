@@ -98,7 +98,7 @@ UNBIASED = [
     ("cispo", SUMS), ("vespo", SUMS), ("dppo", SUMS), ("fipo", SUMS)]
 
 
-@pytest.mark.parametrize("algorithm, knobs", now(UNBIASED, *UNBIASED[2:6]))
+@pytest.mark.parametrize("algorithm, knobs", now(UNBIASED, *UNBIASED[2:5]))
 def test_what_takes_the_bias_away(algorithm, knobs):
     found = session(algorithm, **knobs)
     assert off(*mean_and_truth(found))[0] < EXACT and not reasons(found.in_force)
@@ -189,13 +189,14 @@ def test_in_the_reward_k1_has_the_kl_of_whole_completions():
     assert off(means[0] - means[1], kl_parts(session("rloo"))[0])[0] < EXACT
 
 
+@pytest.mark.long
 def test_every_batch_is_what_the_run_samples():
     """The mean over batches that were sampled is that over all of them: |difference| < 4 standard errors along each
     projection. DAPO samples groups without signal again."""
     found = session("dapo")
     world = World.of(found)
     mean, variance = expectation(found, world, prepared(found, world))
-    draws = torch.stack([estimate(found, batch.rollout) for batch in drawn(found, 60)])
+    draws = torch.stack([estimate(found, batch.rollout) for batch in drawn(found, 100)])
     onto = torch.stack([mean, *torch.eye(len(mean)).double()[mean.abs().topk(4).indices]])
     errors = (draws @ onto.T).std(0) / len(draws) ** 0.5
     assert ((draws.mean(0) - mean) @ onto.T).abs().lt(4 * errors).all()
@@ -266,7 +267,7 @@ def pair_of(world: World, prompt: int, chosen: int, rejected: int, theirs: str =
                 problem.line, bool(cut[chosen]), bool(cut[rejected]), problem.answer, theirs=theirs)
 
 
-@pytest.mark.parametrize("algorithm", now(PREFERENCE, "dpo", "online_dpo", "xpo", "kto", "simpo", "tpo"))
+@pytest.mark.parametrize("algorithm", now(PREFERENCE, "dpo", "xpo", "kto", "simpo"))
 def test_preference_rows_have_the_gradient_of_their_loss_over_all_pairs(algorithm):
     source = "dataset" if algorithm in OF_A_BATCH else "reference_once"
     fresh = {"online_dpo": {"pairs": "policy_each_step", "group_size": 2}, "xpo": {"second_weight": 0.3}}

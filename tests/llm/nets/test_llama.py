@@ -71,7 +71,7 @@ def samples(model, asked, group_size=4, **given):
 
 
 @pytest.mark.parametrize("lengths", now([[*LENGTHS], [4, 4, 4]], [*LENGTHS]), ids=["padded", "unpadded"])
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("shape", now(SHAPES.values(), SHAPES["two heads a key head"], SHAPES["tied"]), ids=SHAPES)
 def test_the_same_chance_draws_the_same_tokens(shape, lengths, monkeypatch):
     model, asked = network(**shape), prompts(lengths)
     for group_size, given in ((4, {}), (1, {}), (4, {"max_new_tokens": 1}), (4, {"temperature": 0.7, "top_k": 3})):

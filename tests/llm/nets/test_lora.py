@@ -164,6 +164,7 @@ def test_the_job_of_the_page_makes_a_zip_of_the_merged_model(base, tmp_path, mon
         merged.merge({"run": "some-run", "step": 3})
 
 
+@pytest.mark.long
 def test_a_capsule_brings_the_weights_that_the_adapter_is_on(base, tmp_path, monkeypatch):
     monkeypatch.setenv("RL_LAB_HOME", str(tmp_path / "lab"))
     store = Store()

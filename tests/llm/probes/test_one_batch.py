@@ -353,7 +353,7 @@ def test_the_chosen_algorithms_are_compared_and_another_one_may_step(letters):
 
 
 def test_it_is_the_same_for_the_same_seed(letters):
-    asked = {**ASKED, "model": saved("grpo-sort-aaaa"), "algorithms": ["grpo", "rloo"]}
+    asked = {**ASKED, "model": saved("grpo-sort-aaaa"), "algorithms": ["rloo"]}
     first, other = (one_batch({**asked, "seed": seed}) for seed in (0, 1))
     assert first["completions"] != other["completions"]
     assert jobs.compute({"job": "one_batch", **asked}) == json.loads(json.dumps(first))
