@@ -159,9 +159,9 @@ def test_bounds_that_do_not_go_together_are_refused(algorithm, knobs, said):
 
 
 def test_bounds_for_bad_tokens_act_and_are_logged():
-    hard = {"surrogate": "bounded_clip", "updates_per_batch": 6, "learning_rate": 0.05}
+    hard = {"surrogate": "bounded_clip", "updates_per_batch": 4, "learning_rate": 0.05}
     bounded, free, plain = (trained(**given) for given in (
-        {**hard, "dual_clip": 1.3}, {**hard, "dual_clip": 0.0}, {"updates_per_batch": 6, "learning_rate": 0.05}))
+        {**hard, "dual_clip": 1.3}, {**hard, "dual_clip": 0.0}, {"updates_per_batch": 4, "learning_rate": 0.05}))
     assert bounded[1][-1].metrics["clip_frac/bound"] > 0 and free[1][-1].metrics["clip_frac/bound"] == 0
     assert torch.equal(weights(plain[0].policy), weights(free[0].policy))
 

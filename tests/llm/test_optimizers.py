@@ -29,7 +29,7 @@ KNOBS = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "sft_steps
 
 def started(optimizer: str, algorithm: str = "grpo", resume=None, **knobs) -> LlmSession:
     """A session of the smallest model whose matrices are large enough for 8 bits."""
-    session = LlmSession.start(make(algorithm_key=algorithm, task_key="sort", steps=4, device="cpu",
+    session = LlmSession.start(make(algorithm_key=algorithm, task_key="sort", steps=2, device="cpu",
                                     knobs={**KNOBS, "optimizer": optimizer, **knobs}), resume=resume)
     session.task = Letters()
     return session
@@ -44,7 +44,7 @@ def test_a_checkpoint_continues_bit_for_bit(name, algorithm, knobs, tmp_path):
     whole = started(name, algorithm, **knobs)
     with quietly():
         run = (record for record in whole.run() if record is not None)
-        next(record for record in run if record.step == 2)
+        next(run)
         whole.save(tmp_path)
         rest = [record.metrics for record in run]
         resumed = started(name, algorithm, tmp_path, **knobs)

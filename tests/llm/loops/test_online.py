@@ -32,7 +32,6 @@ from tests.llm.tools import (
     shake,
     unlike,
     weights,
-    with_each,
 )
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
@@ -52,7 +51,7 @@ def drawn(row):
     return {key for panel in row.panels for key in PANELS[panel].metrics} & TRAINING - SOMETIMES
 
 
-@pytest.mark.parametrize("algorithm", now(ONLINE, *with_each(), *first_of_each(
+@pytest.mark.parametrize("algorithm", now(ONLINE, *first_of_each(
     (ALGORITHMS[key] for key in ONLINE), lambda row: tuple(sorted(drawn(row))))))
 def test_every_number_of_its_charts_is_logged(algorithm):
     selection = choices.SELECTION[ALGORITHMS[algorithm].knob("selection").default]
