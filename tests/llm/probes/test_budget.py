@@ -114,9 +114,12 @@ def large(monkeypatch):
 
 def test_the_first_step_of_a_large_model_has_a_group_of_its_batch_and_no_line(large):
     started = large("rloo", steps=2, prompts_per_step=2, group_size=2, max_new_tokens=2)
-    first = next(record for record in started.run() if record is not None)
+    run = started.run()
+    first = next(record for record in run if record is not None)
     assert first.line is None and len(first.samples["groups"]) == 1 and "watched" not in first.samples
     assert started.probes.spent <= (0.25 + 1e-9) * started.probes.seconds
+    list(run)
+    assert started.probes.seconds >= 2 * (10 + 1), "both steps"
 
 
 @pytest.mark.long
