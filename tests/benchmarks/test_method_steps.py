@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks import method_steps, turns
 from labcore.catalog.llm.models import MODELS
+from tests.every import now
 
 
 class Twice:
@@ -30,7 +31,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("method", method_steps.BATCHES)
+@pytest.mark.parametrize("method", now(method_steps.BATCHES, "rloo", "sft"))
 def test_ours_takes_its_steps_and_needs_nothing(method, folder):
     turn = Twice()
     with pytest.raises(SystemExit):

@@ -31,7 +31,7 @@ ELSEWHERE = {"teacher", "reward_model", "reward_function", "reward_weights", "ju
 PER_PLACE = {"beta", "kl_estimator"}
 SIZE: dict[str, Value] = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 12, "learning_rate": 0.01}
 # A row that always recomputes log-probs is offered the threshold at one update too, where it acts in bf16 alone.
-OF_ROW: Mapping[str, dict[str, Value]] = {"icepop": {"updates_per_batch": 2}}
+OF_ROW: Mapping[str, dict[str, Value]] = {"icepop": {"updates_per_batch": 2}, "ppo": {"mini_batches": 2}}
 STRONG = {"beta": (0.0, 5.0), "adaptive_kl_target": (1e-4,), "adaptive_kl_horizon": (1.0,), "entropy_target": (20.0,),
           "sft_decay_steps": (1,), "cov_high": (0.0,)}
 WITH: Mapping[str, dict[str, Value]] = {  # what makes a small run feel it

@@ -23,7 +23,7 @@ ALGORITHMS = unlike(TABLE.values())
 # Of each loop the row with most to save; the others by `make test-long`.
 MOST = {TABLE[key].loop: key for key in sorted(ALGORITHMS, key=lambda key: len(TABLE[key].models))}.values()
 OF_LOOPS = now(ALGORITHMS, *MOST)
-STEPS, SAVED_AT = 5, 3  # the step after the save draws from every generator; the line of step 1 lies before it
+STEPS, SAVED_AT = 5, 4  # the step after the save draws from every generator; the line of step 1 lies before it
 
 
 def given(algorithm):
@@ -87,17 +87,17 @@ CARRIED = [
 
 
 @pytest.mark.parametrize("algorithm, further, carried", now(
-    CARRIED, *(each for each in CARRIED if each[0] != "a_star_po" and each[1] != MOVING), ("grpo", MOVING, "")))
+    CARRIED, ("grpo", MOVING, ""), *(each for each in CARRIED if each[2] and each[0] != "a_star_po")))
 def test_a_resumed_run_goes_on_with_all_that_it_carries(algorithm, further, carried, tmp_path):
     """And so it ends with the same checkpoint, file by file."""
     def begun(**resume):
-        return session(algorithm, steps=4, **{**given(algorithm), **further}, **resume)
+        return session(algorithm, steps=2, **{**given(algorithm), **further}, **resume)
     whole, saved = begun(), {name: tmp_path / name for name in ("half", "whole", "resumed")}
     for folder in saved.values():
         folder.mkdir()
     with quietly():
         run = (record for record in whole.run() if record is not None)
-        next(record for record in run if record.step == 2)
+        next(run)
         whole.save(saved["half"])
         assert not carried or getattr(whole, carried) != getattr(begun(), carried), "there is nothing to go on with"
         expected = list(run)
@@ -111,7 +111,7 @@ def test_a_resumed_run_goes_on_with_all_that_it_carries(algorithm, further, carr
     assert one.keys() == other.keys() and [name for name in one if one[name] != other[name]] == []
 
 
-@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo", "sft", "reward_model"))
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo"))
 def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorithm, whole, tmp_path):
     folder, _, expected = whole(algorithm)
     parent = session(algorithm, steps=STEPS, resume=folder, **given(algorithm))
@@ -127,7 +127,7 @@ def test_a_fork_goes_on_from_its_parent_and_then_from_its_own_checkpoint(algorit
     assert next(record for record in fresh.run() if record is not None).metrics != expected[0].metrics
 
 
-@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo", "sft"))
+@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo"))
 def test_saving_changes_nothing(algorithm, tmp_path):
     plain, saving = (session(algorithm, **given(algorithm)) for _ in range(2))
     expected, got = records(plain), []
@@ -236,7 +236,7 @@ def test_a_checkpoint_of_another_kind_of_device_is_gone_on_with(saved):
     folder = saved("grpo")
     there = load_file(folder / "generator.safetensors")["generator"]
     save_file({"generator": there[:16].clone()}, folder / "generator.safetensors")
-    one, two = (session("grpo", resume=folder, steps=STEPS, **given("grpo")) for _ in range(2))
+    one, two = (session("grpo", resume=folder, steps=SAVED_AT + 1, **given("grpo")) for _ in range(2))
     assert one.step == SAVED_AT and not torch.equal(one.generator.get_state(), there)
     found = records(one)
     assert [record.metrics for record in found] == [record.metrics for record in records(two)]

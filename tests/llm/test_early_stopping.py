@@ -29,14 +29,14 @@ def test_the_kl_ends_the_run_and_where_there_is_no_gold_nothing_falls():
 
 
 def test_a_run_stops_with_words_and_stays_so_when_it_is_resumed(tmp_path):
-    made = session("grpo", steps=9, stop_kl=1e-9, learning_rate=0.05)
+    made = session("grpo", steps=4, stop_kl=1e-9, learning_rate=0.05)
     assert len(records(made)) == 2, "at the first step policy and reference are the same"
     assert made.finished_because.startswith("early stopping: the KL to the reference reached")
     made.save(tmp_path / "checkpoint")
-    resumed = session("grpo", steps=9, stop_kl=1e-9, learning_rate=0.05, resume=tmp_path / "checkpoint")
+    resumed = session("grpo", steps=4, stop_kl=1e-9, learning_rate=0.05, resume=tmp_path / "checkpoint")
     assert records(resumed) == [] and resumed.finished_because == made.finished_because
     forked = resumed.fork(replace(made.spec, parent=("parent", 2), knobs={**made.spec.knobs, "stop_kl": 0.0}))
-    assert len(records(forked)) == 7 and forked.finished_because == "all 9 steps done"
+    assert len(records(forked)) == 2 and forked.finished_because == "all 4 steps done"
 
 
 def test_what_is_remembered_of_gold_is_in_a_checkpoint(tmp_path):

@@ -25,6 +25,7 @@ def test_above_the_target_nothing_is_paid_and_the_coefficient_falls():
     assert started.in_force["entropy_coef"] == pytest.approx(0.3)
 
 
+@pytest.mark.long
 def test_it_keeps_the_entropy_higher():
     entropy = {}
     for target in (0.0, 20.0):

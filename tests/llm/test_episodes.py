@@ -155,7 +155,7 @@ def test_a_penalty_of_the_whole_episode_stands_at_its_end():
     ("ppo", {"advantage": "turn_gae", "mini_batches": 1})])
 def test_gradients_are_those_of_each_turn_by_itself(algorithm, knobs):
     """A slow twin: every turn is a completion of its own, whose prompt is all that came before it."""
-    started = playing(algorithm, prompts_per_step=6, **knobs)
+    started = playing(algorithm, prompts_per_step=4, **knobs)
     rollout = credit(started.in_force, collect(started).rollout)
     met = Met()
     online.gradients(started, rollout, met, fresh=True)

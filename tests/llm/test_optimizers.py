@@ -23,12 +23,13 @@ from tests.llm.tools import CONFIGS, Letters, model, quietly, records, session, 
 
 with_library = pytest.mark.skipif(find_spec("bitsandbytes") is None,
                                   reason="bitsandbytes is not installed: pip install -r requirements-8bit.txt")
-KNOBS = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "sft_steps": 0, "updates_per_batch": 1}
+KNOBS = {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "sft_steps": 0, "updates_per_batch": 1,
+         "mini_batches": 1}
 
 
 def started(optimizer: str, algorithm: str = "grpo", resume=None, **knobs) -> LlmSession:
     """A session of the smallest model whose matrices are large enough for 8 bits."""
-    session = LlmSession.start(make(algorithm_key=algorithm, task_key="sort", steps=4, device="cpu",
+    session = LlmSession.start(make(algorithm_key=algorithm, task_key="sort", steps=2, device="cpu",
                                     knobs={**KNOBS, "optimizer": optimizer, **knobs}), resume=resume)
     session.task = Letters()
     return session
@@ -43,7 +44,7 @@ def test_a_checkpoint_continues_bit_for_bit(name, algorithm, knobs, tmp_path):
     whole = started(name, algorithm, **knobs)
     with quietly():
         run = (record for record in whole.run() if record is not None)
-        next(record for record in run if record.step == 2)
+        next(run)
         whole.save(tmp_path)
         rest = [record.metrics for record in run]
         resumed = started(name, algorithm, tmp_path, **knobs)
@@ -142,9 +143,11 @@ def test_a_step_is_that_of_torchs_adamw_in_the_two_groups_of_a_trainer():
     assert not torch.allclose(weights(ours), weights(model("gpt2")), atol=1e-3)
 
 
-@pytest.mark.parametrize("algorithm, updates", [
-    ("grpo", {"updates_per_batch": 2, "mini_batches": 2}), ("ppo", {"mini_batches": 2}), ("dpo", {}),
-    ("reward_model", {}), ("sft", {"eval_every": 9})])
+SCHEDULED = [("grpo", {"updates_per_batch": 2, "mini_batches": 2}), ("ppo", {"mini_batches": 2}), ("dpo", {}),
+             ("reward_model", {}), ("sft", {"eval_every": 9})]
+
+
+@pytest.mark.parametrize("algorithm, updates", now(SCHEDULED, *SCHEDULED[:2]))
 def test_every_loop_follows_the_schedule_of_transformers(algorithm, updates):
     """Each update of each network that learns, where a step of the lab has several of them."""
     knobs = {"schedule": "cosine", "warmup_steps": 2, "learning_rate": 1e-3, **updates}

@@ -20,7 +20,6 @@ from labcore.llm.session import LlmSession
 from labcore.runs.files import bases
 from labcore.runs.spec.run_spec import base_spec, make
 from labcore.tasks.task import Pair, Score
-from tests.every import now
 from tests.llm.tools import records, session, shake, weights
 
 
@@ -147,9 +146,9 @@ def test_exploration_needs_pairs_with_a_side_of_the_reference():
         session("dpo", second_loss="exploration")
 
 
-@pytest.mark.parametrize("algorithm, knobs", now(
-    [("xpo", {"pairs_per_step": 32, "beta": 0.1}), ("nash_md", {"prompts_per_step": 32, "beta": 0.02})],
-    ("xpo", {"pairs_per_step": 32, "beta": 0.1})))
+@pytest.mark.long
+@pytest.mark.parametrize("algorithm, knobs", [
+    ("xpo", {"pairs_per_step": 32, "beta": 0.1}), ("nash_md", {"prompts_per_step": 32, "beta": 0.02})])
 def test_rows_with_an_opponent_learn(algorithm, knobs):
     started = session(algorithm, steps=20, learning_rate=0.01, **knobs)
     found = [record.metrics for record in records(started)]
@@ -168,6 +167,7 @@ def test_rows_with_an_opponent_learn_to_sort_with_their_defaults(algorithm, tmp_
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.1
 
 
+@pytest.mark.long
 def test_online_dpo_learns():
     started = session("online_dpo", steps=20, pairs_per_step=16, learning_rate=0.01)
     rewards = [record.metrics["reward"] for record in records(started)]

@@ -75,12 +75,12 @@ def test_the_verifier_of_steps_rewards_each_step_that_can_still_be_right():
 
 
 def test_a_resumed_run_needs_no_other_run(judge, tmp_path):
-    expected = records(session("grpo_process", steps=4, **SCORED))
-    begun = session("grpo_process", steps=4, **SCORED)
+    expected = records(session("grpo_process", **SCORED))
+    begun = session("grpo_process", **SCORED)
     next(record for record in begun.run() if record is not None)
     begun.save(tmp_path / "checkpoint")
     shutil.rmtree(home() / "judge")
-    resumed = session("grpo_process", steps=4, **SCORED | {"reward_model": "judge@4"}, resume=tmp_path / "checkpoint")
+    resumed = session("grpo_process", **SCORED | {"reward_model": "judge@4"}, resume=tmp_path / "checkpoint")
     assert [record.metrics for record in records(resumed)] == [record.metrics for record in expected[1:]]
 
 

@@ -18,6 +18,7 @@ from labcore.llm.session import LlmSession
 from labcore.runs.files.paths import home
 from labcore.runs.spec.run_spec import make
 from labcore.tasks.task import Score
+from tests.every import now
 from tests.llm.tools import TINIER, records, session, shake, spec, weights
 from tests.words import saying
 
@@ -58,13 +59,13 @@ def test_what_is_measured_by_the_verifier_stays_so(judge):
 
 
 def test_a_resumed_run_and_a_fork_need_no_other_run(judge, tmp_path):
-    whole = session("grpo", steps=4, **SCORED)
+    whole = session("grpo", **SCORED)
     expected = records(whole)
-    begun = session("grpo", steps=4, **SCORED)
+    begun = session("grpo", **SCORED)
     next(record for record in begun.run() if record is not None)
     begun.save(tmp_path / "checkpoint")
     shutil.rmtree(home() / "judge")
-    resumed = session("grpo", steps=4, **SCORED | {"reward_model": "judge@4"}, resume=tmp_path / "checkpoint")
+    resumed = session("grpo", **SCORED | {"reward_model": "judge@4"}, resume=tmp_path / "checkpoint")
     assert [record.metrics for record in records(resumed)] == [record.metrics for record in expected[1:]]
     forked = replace(begun.spec, parent=("parent", 1))
     begun.fork(forked).save(tmp_path / "fork")
@@ -144,8 +145,9 @@ def test_without_a_gold_score_there_is_none_beside_the_proxy(judge):
     assert 0 <= records(again)[0].metrics["reward/gold"] <= 1
 
 
-@pytest.mark.parametrize("source, combine", [("reward_model", torch.Tensor.mean),
-                                             ("worst_case_ensemble", torch.Tensor.amin)])
+@pytest.mark.parametrize("source, combine", now(
+    [("reward_model", torch.Tensor.mean), ("worst_case_ensemble", torch.Tensor.amin)],
+    ("worst_case_ensemble", torch.Tensor.amin)))
 def test_an_ensemble_gives_one_reward_and_how_far_its_members_are_apart(judges, source, combine):
     made = session("grpo", reward_source=source, reward_model=judges)
     assert made.spec.knobs["reward_model"] == "judge@4,second@4,third@4"
@@ -156,9 +158,9 @@ def test_an_ensemble_gives_one_reward_and_how_far_its_members_are_apart(judges, 
     found = reward(made, problems, generated)
     assert torch.allclose(found.total, combine(given, 0)) and len(set(found.total.tolist())) > 1
     assert torch.allclose(found.parts["spread"], given.std(0, correction=0)) and found.parts["spread"].min() > 0
-    metrics = records(session("grpo", reward_source=source, reward_model=judges))[0].metrics
+    metrics = records(session("grpo", steps=1, reward_source=source, reward_model=judges))[0].metrics
     assert metrics["reward/spread"] > 0 and "reward/gold" in metrics
-    assert "reward/spread" not in records(session("grpo", **SCORED))[0].metrics, "one model agrees with itself"
+    assert "reward/spread" not in records(session("grpo", steps=1, **SCORED))[0].metrics, "one model agrees with itself"
 
 
 def test_the_weight_of_the_uncertainty_counts_and_may_move(judges):
@@ -172,14 +174,14 @@ def test_the_weight_of_the_uncertainty_counts_and_may_move(judges):
 
 def test_an_ensemble_is_resumed_from_its_own_copies(judges, tmp_path):
     knobs = {"reward_source": "worst_case_ensemble", "reward_model": judges}
-    expected = records(session("grpo", steps=3, **knobs))
-    begun = session("grpo", steps=3, **knobs)
+    expected = records(session("grpo", **knobs))
+    begun = session("grpo", **knobs)
     next(record for record in begun.run() if record is not None)
     begun.save(tmp_path / "checkpoint")
     for name in ("judge", "second", "third"):
         shutil.rmtree(home() / name)
     pinned = knobs | {"reward_model": begun.spec.knobs["reward_model"]}
-    resumed = session("grpo", steps=3, **pinned, resume=tmp_path / "checkpoint")
+    resumed = session("grpo", **pinned, resume=tmp_path / "checkpoint")
     assert [record.metrics for record in records(resumed)] == [record.metrics for record in expected[1:]]
 
 

@@ -28,7 +28,6 @@ LORA = {"lora_rank": 4, "lora_alpha": 8}
 SIZES = {**SMALL, "online": {"prompts_per_step": 2, "group_size": 4, "mini_batches": 1}}
 JUDGED = {"verifier": "regex", "pattern": "[a-m]"}
 HOW = ({}, LORA)
-WAYS = pytest.mark.parametrize("how", HOW, ids=["whole", "LoRA"])
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +65,8 @@ def answers(turns):
     return [turns[:place + 1] for place, turn in enumerate(turns) if turn["role"] == "assistant"]
 
 
-@WAYS
-@pytest.mark.parametrize("whole", [True, False], ids=["messages", "prompt and completion"])
+@pytest.mark.parametrize("how, whole", now([(how, whole) for how in HOW for whole in (True, False)],
+                                           ({}, True), (LORA, False)))
 def test_sft_learns_every_answer_of_messages_and_the_last_one_of_a_completion(folder, tokenizer, tmp_path, how, whole):
     rows = [{"messages": talk} if whole else {"prompt": talk[:-1], "completion": talk[-1:]} for talk in TALKS[:2]]
     started = begun("sft", folder, written(tmp_path / "talks.jsonl", rows), sequences_per_step=2, sft_target=1.0, **how)
@@ -84,7 +83,7 @@ def test_sft_learns_every_answer_of_messages_and_the_last_one_of_a_completion(fo
 
 @pytest.mark.parametrize("algorithm, rows, how", now(
     [(algorithm, rows, how) for algorithm, rows in (("dpo", PAIRS), ("kto", SINGLES), ("kto", PAIRS)) for how in HOW],
-    ("dpo", PAIRS, LORA), ("kto", SINGLES, {}), ("kto", PAIRS, {})))
+    ("dpo", PAIRS, LORA), ("kto", SINGLES, {})))
 def test_preferences_move_the_last_answers_apart(folder, tokenizer, tmp_path, how, algorithm, rows):
     file = written(tmp_path / "rows.jsonl", rows)
     started = begun(algorithm, folder, file, "preferences", pairs_per_step=8, pairs="dataset", eval_every=50, **how)
@@ -107,7 +106,7 @@ def score(model: Critic, ids: list[int]) -> float:
         return float(model.head(hidden))
 
 
-@WAYS
+@pytest.mark.parametrize("how", now(HOW, LORA))
 def test_a_reward_model_learns_whole_conversations(folder, tokenizer, tmp_path, how):
     file = written(tmp_path / "pairs.jsonl", PAIRS)
     started = begun("reward_model", folder, file, "preferences", steps=12, pairs="dataset", eval_every=50, **how)
@@ -147,7 +146,7 @@ def test_a_resumed_run_has_the_pairs_of_its_conversations(folder, tmp_path, algo
 
 
 @pytest.mark.parametrize("algorithm, how", now(
-    [(algorithm, how) for algorithm in ("grpo", "rloo", "ppo") for how in HOW], ("grpo", {}), ("ppo", LORA)))
+    [(algorithm, how) for algorithm in ("grpo", "rloo", "ppo") for how in HOW], ("ppo", LORA)))
 def test_online_runs_answer_the_last_turn(folder, tokenizer, tmp_path, monkeypatch, how, algorithm):
     file, asked = written(tmp_path / "talks.jsonl", [{"messages": talk} for talk in TALKS]), []
     given = generation.encode_prompts

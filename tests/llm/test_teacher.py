@@ -75,7 +75,7 @@ def test_the_divergence_of_two_networks_is_that_of_their_logits_in_chunks_too(ki
 
 @pytest.mark.parametrize("knobs, key", now(
     [({"sft_loss": "forward_kl"}, "teacher/forward_kl"), ({"sft_loss": "reverse_kl"}, "teacher/reverse_kl"),
-     ({"jsd_beta": 0.5}, "")], ({"sft_loss": "forward_kl"}, "teacher/forward_kl"), ({"jsd_beta": 0.5}, "")))
+     ({"jsd_beta": 0.5}, "")], ({"sft_loss": "forward_kl"}, "teacher/forward_kl")))
 def test_the_loss_of_gkd_is_the_divergence_and_falls(knobs, key):
     started = session("gkd", letters=False, steps=6, learning_rate=0.01, on_policy_share=0.0, **knobs)
     got = [record.metrics for record in records(started)]
@@ -99,13 +99,13 @@ def test_the_gradient_of_gkd_does_not_depend_on_how_a_batch_is_cut(monkeypatch):
 
 
 def test_no_checkpoint_holds_it_and_a_resumed_run_loads_it_again(tmp_path):
-    whole = records(session("opd", steps=4))
-    run = (started := session("opd", steps=4)).run()
+    whole = records(session("opd", steps=3))
+    run = (started := session("opd", steps=3)).run()
     while started.step < 2:
         next(run)
     started.save(tmp_path)
     assert not [path for path in tmp_path.rglob("*") if "teacher" in path.name]
-    resumed = session("opd", steps=4, resume=tmp_path)
+    resumed = session("opd", steps=3, resume=tmp_path)
     assert [record.metrics for record in records(resumed)] == [record.metrics for record in whole[2:]]
 
 
@@ -144,7 +144,7 @@ def test_what_is_measured_of_answers_has_no_padding_in_it():
     assert set(measures(parts, torch.tensor([[True, True], [True, False]])).values()) == {3.0}
 
 
-@pytest.mark.parametrize("algorithm", ["opd", "gkd", "seqkd"])
+@pytest.mark.parametrize("algorithm", now(["opd", "gkd", "seqkd"], "opd", "seqkd"))
 def test_samples_say_what_the_teacher_would_have_written(algorithm):
     given = {"temperature": 0.7} if algorithm == "opd" else {}
     started = session(algorithm, letters=False, steps=1, max_new_tokens=8, **given)

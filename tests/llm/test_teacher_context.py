@@ -159,6 +159,7 @@ def test_what_the_teacher_read_is_shown():
         assert "|" in row["teacher_sees"] and len(row["teacher_top"]) > 0
 
 
+@pytest.mark.long
 def test_the_policy_moves_towards_what_it_says_with_the_answer_in_its_context():
     size = {"steps": 15, "prompts_per_step": 16, "group_size": 2}
     started = session("sdft", **size, learning_rate=0.01, context_template=TEMPLATE)

@@ -56,10 +56,13 @@ CONFIGS = {
 CACHED, CACHELESS = ("llama", "gpt2", "qwen2", "gpt_neox"), ("mamba", "openai-gpt")
 
 
-def model(kind: str = "llama", vocabulary: int = VOCABULARY, seed: int = 0, dtype: torch.dtype = torch.float32):
+def model(kind: str = "llama", vocabulary: int = VOCABULARY, seed: int = 0, dtype: torch.dtype = torch.float32,
+          layers: int = 2):
+    config = CONFIGS[kind](vocabulary)
+    config.num_hidden_layers = layers
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return AutoModelForCausalLM.from_config(CONFIGS[kind](vocabulary)).to(dtype).eval()
+        return AutoModelForCausalLM.from_config(config).to(dtype).eval()
 
 
 def prompts(lengths=LENGTHS, vocabulary: int = VOCABULARY, seed: int = 0) -> Prompts:
@@ -118,7 +121,7 @@ class Letters:
 
 
 TINIER = ModelSize("tiny", "tinier", hidden=32, layers=1, heads=2, intermediate=48, parameters="0.01 M", context=64)
-SMALL = {"online": {"prompts_per_step": 4, "group_size": 4, "updates_per_batch": 1},
+SMALL = {"online": {"prompts_per_step": 4, "group_size": 4, "updates_per_batch": 1, "mini_batches": 1},
          "prm": {"prompts_per_step": 4, "group_size": 4, "eval_answers": 8},
          "sft": {"sequences_per_step": 8},
          "reward_model": {"pairs_per_step": 4, "pair_prompts": 8, "group_size": 4, "eval_pairs": 8},

@@ -16,7 +16,7 @@ from labcore.runs.files import jsonl
 from labcore.runs.imports.reading import parse
 from labcore.tasks.task import make_task
 
-few = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+few = settings(max_examples=30, deadline=None, derandomize=True, database=None)
 ENDS = st.sampled_from(["\n", "\r\n", "\r", "\n\n"])
 CELLS = st.one_of(st.text(max_size=6), st.integers().map(str), st.floats().map(repr), st.sampled_from(
     ["", "nan", "-inf", "1e999", "0x10", "1_0", "٣", "\0", "'=1", "true", "9" * 400, '"', "1,5"]))

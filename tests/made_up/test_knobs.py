@@ -48,7 +48,7 @@ def test_every_knob_takes_or_refuses_any_value(values):
         assert taken is None or fits(knob, taken), (knob.key, value)
 
 
-@settings(few, max_examples=60)
+@settings(few, max_examples=40)
 @given(st.sampled_from(ROWS), st.data())
 def test_a_spec_takes_or_refuses_any_value(row, data):
     labels = {"knobs": {"labelled_pairs": "0" * 16}} if row[1] == "reward_model" else {}

@@ -55,11 +55,11 @@ def test_without_noise_the_better_one_is_chosen():
 
 @pytest.mark.parametrize("temperature", [0.1, pytest.param(0.5, marks=pytest.mark.long)])
 def test_labels_are_wrong_as_often_as_bradley_and_terry_say(temperature):
-    pairs = task(temperature).pairs(4000, np.random.default_rng(3))
+    pairs = task(temperature).pairs(2000, np.random.default_rng(3))
     gaps = np.array([gold(pair.chosen) - gold(pair.rejected) for pair in pairs])
     wrong = 1 / (1 + np.exp(np.abs(gaps) / temperature))
     seen = (gaps < 0) + (gaps == 0) / 2
-    assert abs(seen.mean() - wrong.mean()) < 4 * (wrong * (1 - wrong)).mean() ** 0.5 / 4000 ** 0.5
+    assert abs(seen.mean() - wrong.mean()) < 4 * (wrong * (1 - wrong)).mean() ** 0.5 / 2000 ** 0.5
 
 
 def test_the_probability_of_a_choice_by_hand():

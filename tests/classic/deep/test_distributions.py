@@ -106,7 +106,7 @@ def test_a_trust_region_step_of_a_gaussian_gains_within_the_kl(start, generator)
     assert float(session.policy.log_std.detach()) != before
 
 
-@pytest.mark.parametrize("method", now(METHODS, "ppo", "reinforce"))
+@pytest.mark.parametrize("method", now(METHODS, "ppo"))
 def test_a_continuous_run_again_and_its_resumption(start, tmp_path, method):
     """Bit for bit, with both normalisations; actions beyond the bounds are clipped for the world alone."""
     knobs = {"normalise_observations": True, "normalise_rewards": True, "log_std": 1.0, "rollout_steps": 16}

@@ -24,19 +24,19 @@ from tests.words import says
 def test_a_run_again_and_its_resumption(start, tmp_path, method):
     """The same records bit for bit: started again, and saved at step 2 and loaded, whatever the global random state."""
     torch.manual_seed(0)
-    session = start(method)
+    session = start(method, steps=3)
     records = []
     for record in session.run():
         records.append(record)
         if record.step == 2:
             session.save(tmp_path)
-    assert [record.step for record in records] == [1, 2, 3, 4]
-    assert "4 steps" in session.finished_because
+    assert [record.step for record in records] == [1, 2, 3]
+    assert "3 steps" in session.finished_because
     json.dumps([dataclasses.asdict(dataclasses.replace(record, look=None)) for record in records], allow_nan=False)
     torch.manual_seed(1)
-    twin = start(method)
+    twin = start(method, steps=3)
     assert list(twin.run()) == records
-    resumed = start(method, resume=tmp_path)
+    resumed = start(method, steps=3, resume=tmp_path)
     assert list(resumed.run()) == records[2:]
     same = session.tensors()
     for other in (twin, resumed):
@@ -54,7 +54,8 @@ def test_a_resumed_world_that_is_stepped_singly(start, tmp_path, method):
     assert list(start(method, task="FrozenLake-v1", resume=tmp_path).run()) == list(records)
 
 
-@pytest.mark.parametrize("task", ["Acrobot-v1", "MountainCar-v0", "CliffWalking-v1", "Taxi-v4"])
+@pytest.mark.parametrize("task", now(["Acrobot-v1", "MountainCar-v0", "CliffWalking-v1", "Taxi-v4"],
+                                     "Acrobot-v1", "Taxi-v4"))
 def test_other_environments_run(start, task):
     for method in ("ppo", "dqn"):
         record = next(start(method, {"rollout_steps": 4, "environments": 1}, task=task, steps=1).run())

@@ -32,11 +32,11 @@ def test_the_ratios_come_with_the_clip_range_that_their_updates_had():
 
 
 def test_of_very_many_episodes_some_are_kept(monkeypatch):
-    record = next(session("reinforce", environments=30, critic_epochs=1).run())
-    assert record.samples["ended"] == len(record.samples["episodes"]) == record.metrics["episodes"] == 30
+    record = next(session("reinforce", environments=12, critic_epochs=1).run())
+    assert record.samples["ended"] == len(record.samples["episodes"]) == record.metrics["episodes"] == 12
     monkeypatch.setattr("labcore.classic.deep.record.SHOWN", 7)
-    capped = next(session("reinforce", environments=30, critic_epochs=1).run())
-    assert capped.samples["ended"] == 30 and len(capped.samples["episodes"]) == 7 and capped.metrics == record.metrics
+    capped = next(session("reinforce", environments=12, critic_epochs=1).run())
+    assert capped.samples["ended"] == 12 and len(capped.samples["episodes"]) == 7 and capped.metrics == record.metrics
     every = record.samples["episodes"]
     assert capped.samples["episodes"][0] == every[0] and capped.samples["episodes"][-1] == every[-1]
 

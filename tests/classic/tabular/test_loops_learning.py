@@ -11,8 +11,9 @@ from tests.classic.tabular.tabular import LEARNING, records, start
 from tests.every import now
 
 
-@pytest.mark.parametrize("seed", now(range(2), 0))
-@pytest.mark.parametrize("method", [method for method in ALGORITHMS if method != "policy_evaluation"])
+@pytest.mark.parametrize("seed, method", now(
+    [(seed, method) for seed in range(2) for method in ALGORITHMS if method != "policy_evaluation"],
+    *((0, method) for method in ("policy_iteration", "sarsa_lambda", "double_q_learning", "reinforce", "ppo"))))
 def test_every_method_learns_the_textbook_maze(method, seed):
     last = records(start(method, steps=200, seed=seed))[-1].metrics
     assert last["start_value/greedy"] == pytest.approx(8.1) == last["start_value/best"]
@@ -36,7 +37,8 @@ def test_every_td_method_learns_the_corridors(method):
     pytest.param("expected_sarsa", "cliff", -17, -15, {}, marks=pytest.mark.long),
     pytest.param("actor_critic", "cliff", -21, -13, {}, marks=pytest.mark.long),
     # The far goal, where the exploration finds it; without it the near one.
-    ("q_learning", "two_goals", 3.874, 3.875, {"epsilon": 1.0, "epsilon_steps": 5000}),
+    pytest.param("q_learning", "two_goals", 3.874, 3.875, {"epsilon": 1.0, "epsilon_steps": 5000},
+                 marks=pytest.mark.long),
     pytest.param("q_learning", "two_goals", 1, 1, {}, marks=pytest.mark.long),
     pytest.param("reinforce", "two_goals", 3.874, 3.875, {}, marks=pytest.mark.long)])
 def test_what_a_maze_is_there_to_show(method, task, worst, best, knobs):

@@ -291,7 +291,8 @@ def value(name, maze, count, seed=0, random_start=False, **knobs):
 @pytest.mark.parametrize(("name", "world", "short", "knobs"), [
     ("actor_critic", "corridors", 0.5, {"alpha": 0.3}),
     pytest.param("actor_critic", "slippery", 0.5, {}, marks=pytest.mark.long),
-    pytest.param("actor_critic", "cliff", 5, {}, marks=pytest.mark.long), ("ppo", "corridors", 0.3, {}),
+    pytest.param("actor_critic", "cliff", 5, {}, marks=pytest.mark.long),
+    pytest.param("ppo", "corridors", 0.3, {}, marks=pytest.mark.long),
     pytest.param("ppo", "slippery", 1.0, {"random_start": True}, marks=pytest.mark.long),
     ("reinforce", "corridors", 1.3, {"alpha": 0.5})])
 def test_the_better_ones_learn_the_others(name, world, short, knobs):

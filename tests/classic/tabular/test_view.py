@@ -9,14 +9,18 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from labcore.catalog.maze import ALGORITHMS
 from labcore.classic.envs.maze_text import from_text
 from labcore.classic.tabular.dynamic_programming import optimal_values
 from labcore.classic.tabular.view import LONGEST, due, maximises
-from tests.classic.tabular.tabular import GRADIENT, LEARNING, PLANNING, each_method, records, start
+from tests.classic.tabular.tabular import GRADIENT, LEARNING, PLANNING, records, start
+from tests.every import now
 
 
-@each_method
-@pytest.mark.parametrize("task", ["textbook", "corridors"])
+@pytest.mark.parametrize("task, method", now(
+    [(task, method) for task in ("textbook", "corridors") for method in ALGORITHMS],
+    *(("textbook", method) for method in ALGORITHMS),
+    *(("corridors", method) for method in ("value_iteration", "sarsa_lambda", "actor_critic"))))
 def test_a_picture_holds_its_contract(method, task):
     session = start(method, task, steps=4, **({} if method in PLANNING else {"step_limit": 400}))
     maze, states = session.maze, session.maze.states
@@ -124,8 +128,8 @@ def test_the_number_of_pictures_is_bounded(steps, pace, most):
     assert gaps.max() <= max(1, steps // 200)
 
 
-@pytest.mark.parametrize("method", ["value_iteration", "policy_iteration",
-                                    pytest.param("policy_evaluation", marks=pytest.mark.long)])
+@pytest.mark.parametrize("method", now(["value_iteration", "policy_iteration", "policy_evaluation"],
+                                       "policy_evaluation"))
 def test_where_the_sweeps_settled_is_drawn(method):
     found = records(start(method, "corridors", steps=2000, pace=0))
     assert 200 < len(found) < 2000 or method == "value_iteration"

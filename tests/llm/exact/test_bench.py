@@ -25,7 +25,7 @@ ASKED = {"algorithms": ["rloo", "dr_grpo"], "batches": 40, "seed": 1, "knobs": S
 
 
 def test_it_finds_the_bias_that_is_there_and_none_where_there_is_none():
-    found = estimator_bench({**ASKED, "algorithms": ["rloo", "dr_grpo", "dpo"], "batches": 60})
+    found = estimator_bench({**ASKED, "algorithms": ["rloo", "dr_grpo", "dpo"], "batches": 40})
     unbiased, shorter, pairs = found["rows"]
     assert not unbiased["biased"] and unbiased["scale"][1] < 1 < unbiased["scale"][2] and not unbiased["reasons"]
     wanted = (1 - 1 / 4) / 2  # less its own reward, over the length limit
@@ -40,8 +40,9 @@ def test_a_knob_is_looked_at_in_every_row_and_the_same_question_has_the_same_ans
     found = estimator_bench(asked)
     assert [(row["algorithm"], row["value"], row["samples"]) for row in found["rows"]] == [
         (key, size, 2 * size) for key in ASKED["algorithms"] for size in (2, 4)]
-    assert json.dumps(found) == json.dumps(estimator_bench(asked))
-    assert json.dumps(found) != json.dumps(estimator_bench({**asked, "seed": 2}))
+    one, same, other = (json.dumps(estimator_bench({**ASKED, "algorithms": ["rloo"], "batches": 10, "seed": seed}))
+                        for seed in (1, 1, 2))
+    assert one == same != other
 
 
 @pytest.mark.parametrize("advantage", ["greedy_baseline", "win_probability", "group_mean"])

@@ -71,7 +71,7 @@ def mean_and_truth(found, critic="untrained", values=None):
 
 
 @pytest.mark.parametrize("algorithm", now(
-    ONLINE, "grpo", "reinforce", "rloo", "ppo", "dapo", "remax", "raft", "gspo", "opd", "chord"))
+    ONLINE, "grpo", "reinforce", "rloo", "ppo", "dapo", "remax", "raft", "opd"))
 def test_the_bias_of_every_online_row(algorithm):
     found = session(algorithm, **({"pass_k": 1} if algorithm == "passk_training" else {}))  # k < G
     mean, truth = mean_and_truth(found)
@@ -98,7 +98,7 @@ UNBIASED = [
     ("cispo", SUMS), ("vespo", SUMS), ("dppo", SUMS), ("fipo", SUMS)]
 
 
-@pytest.mark.parametrize("algorithm, knobs", now(UNBIASED, *UNBIASED[:7]))
+@pytest.mark.parametrize("algorithm, knobs", now(UNBIASED, *UNBIASED[2:5]))
 def test_what_takes_the_bias_away(algorithm, knobs):
     found = session(algorithm, **knobs)
     assert off(*mean_and_truth(found))[0] < EXACT and not reasons(found.in_force)
@@ -137,7 +137,7 @@ PLAIN = {"aggregation": "sequence_mean_token_sum", "whiten_advantages": False}
 
 @pytest.mark.parametrize("gae_lambda, critic, bias", now(
     [(1.0, "wrong", 0), (1.0, "exact", 0), (0.5, "exact", 0), (0.0, "exact", 0), (0.5, "wrong", 0.296)],
-    (1.0, "wrong", 0), (0.5, "exact", 0), (0.5, "wrong", 0.296)))
+    (0.5, "exact", 0), (0.5, "wrong", 0.296)))
 def test_lambda_below_one_is_biased_where_the_critic_is_wrong(gae_lambda, critic, bias):
     found = session("ppo", gae_lambda=gae_lambda, **PLAIN)
     right = World.of(found).values(found)
@@ -173,7 +173,8 @@ def test_for_one_token_k2_and_the_ratio_have_the_kl_and_k3_has_the_other_one(est
     assert off(found, sides[side])[0] < EXACT and off(found, sides[1 - side])[0] > 0.05
 
 
-@pytest.mark.parametrize("estimator, bias", [("k2", 0.677), ("k3", 0.983), ("ratio_k3", 0.677)])
+@pytest.mark.parametrize("estimator, bias", now(
+    [("k2", 0.677), ("k3", 0.983), ("ratio_k3", 0.677)], ("ratio_k3", 0.677)))
 def test_for_longer_completions_none_of_them_has_the_kl_of_whole_ones(estimator, bias):
     """Prefixes are held fixed in the loss: what a token does to the KL of later ones is not in the gradient."""
     assert off(kl_gradient(estimator, 2), kl_parts(session("grpo"))[0])[0] == pytest.approx(bias, abs=6e-4)
@@ -188,6 +189,7 @@ def test_in_the_reward_k1_has_the_kl_of_whole_completions():
     assert off(means[0] - means[1], kl_parts(session("rloo"))[0])[0] < EXACT
 
 
+@pytest.mark.long
 def test_every_batch_is_what_the_run_samples():
     """The mean over batches that were sampled is that over all of them: |difference| < 4 standard errors along each
     projection. DAPO samples groups without signal again."""
@@ -265,7 +267,7 @@ def pair_of(world: World, prompt: int, chosen: int, rejected: int, theirs: str =
                 problem.line, bool(cut[chosen]), bool(cut[rejected]), problem.answer, theirs=theirs)
 
 
-@pytest.mark.parametrize("algorithm", now(PREFERENCE, "dpo", "online_dpo", "xpo", "kto", "simpo", "tpo"))
+@pytest.mark.parametrize("algorithm", now(PREFERENCE, "dpo", "xpo", "kto", "simpo"))
 def test_preference_rows_have_the_gradient_of_their_loss_over_all_pairs(algorithm):
     source = "dataset" if algorithm in OF_A_BATCH else "reference_once"
     fresh = {"online_dpo": {"pairs": "policy_each_step", "group_size": 2}, "xpo": {"second_weight": 0.3}}
@@ -284,7 +286,7 @@ def test_preference_rows_have_the_gradient_of_their_loss_over_all_pairs(algorith
 @pytest.mark.parametrize("source", ["dataset", "reference_once", "policy_each_step", "policy_and_reference"])
 def test_all_pairs_are_those_that_the_run_makes(source):
     """Which pairs the run's own source gives, and how often: |difference| < 4 standard errors each."""
-    found = session("dpo", pairs=source, group_size=2, pairs_per_step=2000, pair_prompts=4000)
+    found = session("dpo", pairs=source, group_size=2, pairs_per_step=1000, pair_prompts=2000)
     world = World.of(found)
     made = sample_once(found) if source == "reference_once" else next_pairs(found).pairs
     count = {}

@@ -32,7 +32,6 @@ from tests.llm.tools import (
     shake,
     unlike,
     weights,
-    with_each,
 )
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
@@ -52,16 +51,16 @@ def drawn(row):
     return {key for panel in row.panels for key in PANELS[panel].metrics} & TRAINING - SOMETIMES
 
 
-@pytest.mark.parametrize("algorithm", now(ONLINE, *with_each(), *first_of_each(
+@pytest.mark.parametrize("algorithm", now(ONLINE, *first_of_each(
     (ALGORITHMS[key] for key in ONLINE), lambda row: tuple(sorted(drawn(row))))))
 def test_every_number_of_its_charts_is_logged(algorithm):
     selection = choices.SELECTION[ALGORITHMS[algorithm].knob("selection").default]
     # Without a signal nothing is measured, and a critic has nothing to explain.
-    started = session(algorithm, letters=selection.refills or algorithm == "ppo")
+    started = session(algorithm, steps=1, letters=selection.refills or algorithm == "ppo")
     if started.knobs.get("teacher_context") == "success":  # random weights have none to show a teacher
         started.task.score = lambda problem, text: Score(1.0, True)
     got = records(started)
-    assert [record.step for record in got] == [1, 2]
+    assert [record.step for record in got] == [1]
     for record in got:
         of_groups = {"frac_reward_zero_std"} if started.knobs["group_size"] == 1 else set()
         assert drawn(ALGORITHMS[algorithm]) - of_groups <= set(record.metrics) <= TRAINING
@@ -74,7 +73,7 @@ def test_a_group_of_one_has_no_group_metric():
     assert "frac_reward_zero_std" not in metrics and "explained_variance" in metrics
 
 
-@pytest.mark.parametrize("algorithm", now(unlike(ALGORITHMS[key] for key in ONLINE), "ppo", "dapo"))
+@pytest.mark.parametrize("algorithm", now(unlike(ALGORITHMS[key] for key in ONLINE), "ppo"))
 def test_the_same_spec_twice_is_the_same_run(algorithm):
     first, second = session(algorithm), session(algorithm)
     one, other = records(first, pictures=True), records(second, pictures=True)
@@ -84,7 +83,7 @@ def test_the_same_spec_twice_is_the_same_run(algorithm):
     assert different[0].metrics != one[0].metrics
 
 
-@pytest.mark.parametrize("letters", [True, False])
+@pytest.mark.parametrize("letters", now([True, False], False))
 def test_algorithms_of_one_seed_get_the_same_prompts(letters):
     """PPO with two parts shuffles them, and has other groups: its prompts are the others' all the same."""
     asked = {}
@@ -101,7 +100,7 @@ def test_algorithms_of_one_seed_get_the_same_prompts(letters):
     assert asked["grpo"] == asked["rloo"] == asked["reinforce"] == [step[:4] for step in asked["ppo"]]
 
 
-@pytest.mark.parametrize("passes, parts", [(1, 1), (3, 1), (1, 2), (2, 4)])
+@pytest.mark.parametrize("passes, parts", now([(1, 1), (3, 1), (1, 2), (2, 4)], (3, 1), (1, 2)))
 def test_it_yields_between_updates(passes, parts):
     started = session("grpo", updates_per_batch=passes, mini_batches=parts)
     with quietly():
@@ -140,7 +139,7 @@ LIVE = [("grpo", "beta", 5.0), ("ppo", "beta", 5.0), ("ppo", "gamma", 0.1), ("pp
         ("ppo", "whiten_advantages", False), ("grpo", "clip_high", 0.0), ("grpo", "entropy_coef", 0.5)]
 
 
-@pytest.mark.parametrize("algorithm, knob, value", now(LIVE, *LIVE[:3], *LIVE[5:]))
+@pytest.mark.parametrize("algorithm, knob, value", now(LIVE, *LIVE[1:3], LIVE[6]))
 def test_live_knobs_count_at_the_next_update(algorithm, knob, value):
     """In the loss, and in the reward: credit is given anew at every update."""
     after = []
@@ -206,7 +205,7 @@ def test_update_and_reference_are_at_the_temperature_of_the_sampler(algorithm, t
 
 
 @pytest.mark.parametrize("algorithm", now([key for key in ONLINE if not taught_by_itself(ALGORITHMS[key])],
-                                          "grpo", "ppo"))
+                                          "grpo"))
 def test_rewards_rise(algorithm):
     """A flipped sign anywhere would make them fall: a random model earns 0.4 of a letter's worth at first. Who learns
     from a teacher comes nearer to that, whatever it earns; a random model that teaches itself is near already. The sign
@@ -218,11 +217,12 @@ def test_rewards_rise(algorithm):
     assert sum(got[-3:]) / 3 > got[0] + 0.1
 
 
+@pytest.mark.long
 def test_a_high_price_of_the_kl_keeps_the_policy_near():
     kl = {}
     for algorithm in ("grpo", "ppo"):  # in the loss, and in the reward
         for beta in (0.0, 2.0):
-            started = session(algorithm, steps=8, prompts_per_step=8, learning_rate=0.01, beta=beta)
+            started = session(algorithm, steps=5, prompts_per_step=8, learning_rate=0.02, beta=beta)
             kl[beta] = records(started)[-1].metrics["kl"]
         assert 0 < kl[2.0] < kl[0.0] / 2, algorithm
 
@@ -287,7 +287,7 @@ def test_a_critic_that_blew_up_diverges(monkeypatch):
 
 
 def test_the_critic_learns():
-    started = session("ppo", steps=10, prompts_per_step=16, critic_learning_rate=0.01)
+    started = session("ppo", steps=10, prompts_per_step=16, mini_batches=2, critic_learning_rate=0.01)
     got = records(started)
     assert got[-1].metrics["value_loss"] < got[0].metrics["value_loss"] / 2
     assert got[-1].metrics["explained_variance"] > 0

@@ -63,7 +63,7 @@ def test_the_loss_worked_by_hand(monkeypatch, key, weighed):
 
 
 def test_it_learns():
-    started = session("sft", steps=30, learning_rate=0.01, sft_target=1.0)
+    started = session("sft", steps=20, learning_rate=0.02, sft_target=1.0)
     got = [record.metrics for record in records(started)]
     assert got[-1]["loss"] < 0.3 * got[0]["loss"] and got[-1]["mean_token_accuracy"] > 0.7
 
@@ -71,11 +71,11 @@ def test_it_learns():
 def test_a_text_of_ones_own(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("To be, or not to be: thät is the question. " * 20, encoding="utf-8")
-    started = session("sft", letters=False, task="text", data=str(path), steps=25, learning_rate=0.02,
+    started = session("sft", letters=False, task="text", data=str(path), steps=16, learning_rate=0.04,
                       prompt_length=8, piece_length=32, length_low=1, length_high=40)
     assert "ä" in started.tokenizer.get_vocab()
     got = records(started, pictures=True)
-    assert len(got) == 25 and got[-1].metrics["loss"] < 0.5 * got[0].metrics["loss"]
+    assert len(got) == 16 and got[-1].metrics["loss"] < 0.5 * got[0].metrics["loss"]
     prompt = got[0].samples["groups"][0]
     assert len(prompt["prompt"]) == 8 and len(prompt["answer"]) == 24
 

@@ -6,6 +6,7 @@ import torch
 from labcore.llm.nets import forward
 from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import completion_outputs, extend, plain, positions, prefill, shared, shares_prefixes
+from tests.every import now
 from tests.llm.tools import CACHED, CACHELESS, LENGTHS, alone, completion_ids, model, prompts
 
 GROUP, LENGTH = 3, 5
@@ -49,8 +50,8 @@ def test_shared_is_plain_is_alone(kind, make, asked, ids):
     torch.testing.assert_close(shared(network, asked, ids), expected, **EXACT)
 
 
-@pytest.mark.parametrize("make", [model, critic_of])
-@pytest.mark.parametrize("kind", CACHED)
+@pytest.mark.parametrize("make, kind", now([(make, kind) for make in (model, critic_of) for kind in CACHED],
+                                           (model, "gpt2"), (critic_of, "llama")))
 def test_the_gradient_flows_through_the_prompt(kind, make, asked, ids):
     network = make(kind)
     expected = gradient(network, alone, asked, ids)

@@ -13,6 +13,7 @@ from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import at_tokens, causal, completion_outputs, plain, precision, shared
 from labcore.llm.nets.table import build_table
 from labcore.maths.logprobs import logprobs_and_entropy
+from tests.every import now
 from tests.llm.tools import CONFIGS, HEADS, LENGTHS, SIZE, VOCABULARY, completion_ids, model, prompts, shake
 
 CONFIGS = {**CONFIGS, "qwen3": lambda vocabulary: Qwen3Config(
@@ -62,7 +63,7 @@ def alike(one, other, within):
         assert distance(one[3][name], gradient) < within, name
 
 
-@pytest.mark.parametrize("kind", packed.KINDS)
+@pytest.mark.parametrize("kind", now(packed.KINDS, "llama", "gpt2"))
 def test_every_pass_is_the_plain_one_in_float64(kind, monkeypatch):
     policy = network(kind)
     expected = found(policy, "plain", monkeypatch)
@@ -76,7 +77,7 @@ def test_every_pass_is_the_plain_one_in_float64(kind, monkeypatch):
         alike(found(policy, "packed", patched, chunks=True, again=True), expected, EXACT)
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+@pytest.mark.parametrize("kind", now(["llama", "qwen2"], "qwen2"))
 @pytest.mark.parametrize("path", PATHS)
 def test_and_in_float32_but_for_rounding(kind, path, monkeypatch):
     expected = found(network(kind), "plain", monkeypatch)

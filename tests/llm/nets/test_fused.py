@@ -16,6 +16,7 @@ from labcore.llm.nets.critic import Critic
 from labcore.llm.nets.forward import completion_outputs, plain
 from labcore.llm.nets.lora import Lora
 from labcore.maths import gpu
+from tests.every import now
 from tests.llm.tools import CACHELESS, SIZE, completion_ids, model, prompts
 from tests.maths.gpu_twins import Twins, attend_apart
 
@@ -30,8 +31,9 @@ def apart(monkeypatch, request):
         monkeypatch.setattr(gpu, "kernels", lambda x: Twins)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("recomputed", [False, True])
+@pytest.mark.parametrize("recomputed, kind", now(
+    [(recomputed, kind) for recomputed in (False, True) for kind in KINDS],
+    *((False, kind) for kind in KINDS), (True, "llama")))
 def test_rows_side_by_side_are_the_plain_pass(kind, recomputed, apart):
     """Outputs and gradients."""
     network, asked, ids = model(kind), prompts(), completion_ids(12, 9)

@@ -13,6 +13,7 @@ from labcore.runs.files import atomic
 from labcore.runs.files import checkpoints as checkpoint
 from labcore.runs.files.paths import run_folder
 from labcore.runs.models import chats, spec_of
+from tests.every import now
 from tests.llm.chat_model import TALKS, chat_folder, written
 from tests.llm.runs_on_disk import saved
 from tests.llm.test_session_conversations import begun, templated
@@ -54,11 +55,14 @@ def by_transformers(turns, system: str) -> tuple[str, int]:
     return tokenizer.decode(found, skip_special_tokens=True), len(found)
 
 
-@pytest.mark.parametrize("given, turns, system", [
-    ({}, TALKS[1][3:4], "Be brief."), ({"turns": BEFORE}, TALKS[1][1:4], "Be brief."),
-    ({"turns": BEFORE, "system": "Speak up."}, TALKS[1][1:4], "Speak up."),
-    ({"turns": BEFORE, "system": ""}, TALKS[1][1:4], ""),
-    ({"turns": TALKS[1][:3]}, TALKS[1][1:4], "One word.")], ids=["alone", "history", "system", "none", "in the turns"])
+TALKING = [({}, TALKS[1][3:4], "Be brief."), ({"turns": BEFORE}, TALKS[1][1:4], "Be brief."),
+           ({"turns": BEFORE, "system": "Speak up."}, TALKS[1][1:4], "Speak up."),
+           ({"turns": BEFORE, "system": ""}, TALKS[1][1:4], ""),
+           ({"turns": TALKS[1][:3]}, TALKS[1][1:4], "One word.")]
+
+
+@pytest.mark.parametrize("given, turns, system", now(TALKING, TALKING[1], TALKING[3]),
+                         ids=["alone", "history", "system", "none", "in the turns"])
 def test_a_greedy_answer_is_that_of_transformers_on_the_rendered_turns(chat, given, turns, system):
     found = answer(ASKED | {"models": [chat]} | given)["columns"][0]
     text, length = by_transformers(turns, system)

@@ -113,31 +113,39 @@ def large(monkeypatch):
 
 
 def test_the_first_step_of_a_large_model_has_a_group_of_its_batch_and_no_line(large):
+    started = large("rloo", steps=2, prompts_per_step=2, group_size=2, max_new_tokens=2)
+    run = started.run()
+    first = next(record for record in run if record is not None)
+    assert first.line is None and len(first.samples["groups"]) == 1 and "watched" not in first.samples
+    assert started.probes.spent <= (0.25 + 1e-9) * started.probes.seconds
+    list(run)
+    assert started.probes.seconds >= 2 * (10 + 1), "both steps"
+
+
+@pytest.mark.long
+def test_the_time_of_a_large_model_s_steps_pays_for_watched_prompts_and_a_line(large):
     started = large("rloo", steps=60, prompts_per_step=2, group_size=2, max_new_tokens=2)
     monkeyed = [(record.samples, record.line, started.probes.spent / started.probes.seconds)
                 for record in started.run() if record is not None]
-    samples, line, _ = monkeyed[0]
-    assert line is None and len(samples["groups"]) == 1 and "watched" not in samples
-    assert all(share <= 0.25 + 1e-9 for *_, share in monkeyed[:1])
-    later = [samples for samples, *_ in monkeyed if samples and "watched" in samples]
-    assert later and any(line for _, line, _ in monkeyed), "the time has paid for them"
+    assert any(samples and "watched" in samples for samples, *_ in monkeyed)
+    assert any(line for _, line, _ in monkeyed)
     assert all(share <= TENTH for *_, share in monkeyed[20:])
 
 
-@pytest.mark.parametrize("algorithm", now(LARGE, "ppo", "sft"))
+@pytest.mark.parametrize("algorithm", now(LARGE, "ppo"))
 def test_metrics_do_not_depend_on_what_is_looked_at(algorithm, large, monkeypatch):
     def run(started):
         found = [(record.metrics, record.look and record.look()) for record in started.run() if record is not None]
         return [metrics for metrics, _ in found], weights(started.policy), started.generator.get_state().tolist()
-    by_schedule = run(session(algorithm, steps=6))
-    off = run(session(algorithm, steps=6, probes=False))
-    by_time = run(large(algorithm, steps=6))
+    by_schedule = run(session(algorithm, steps=3))
+    off = run(session(algorithm, steps=3, probes=False))
+    by_time = run(large(algorithm, steps=3))
     for other in (off, by_time):
         assert other[0] == by_schedule[0] and other[2] == by_schedule[2]
         assert (other[1] == by_schedule[1]).all()
 
 
-@pytest.mark.parametrize("algorithm", now(LARGE, "ppo", "dpo", "sft"))
+@pytest.mark.parametrize("algorithm", now(LARGE, "ppo"))
 def test_without_probes_there_is_nothing_to_look_at(algorithm):
     found = all_records(session(algorithm, steps=5, probes=False), pictures=True)
     assert not any(record.samples or record.line or record.look for record in found)

@@ -56,10 +56,10 @@ def _logprob(session, pair, side) -> float:
 
 def test_before_any_run_they_are_the_task_s_own_without_its_labels():
     spec = make(algorithm_key="reward_model", task_key="reviews", knobs={"label_temperature": 0.0})
-    found = jobs.do(ASKED | {"spec": spec.to_json(), "count": 200})
-    assert found["model"] == "" and len(found["pairs"]) == 200
+    found = jobs.do(ASKED | {"spec": spec.to_json(), "count": 80})
+    assert found["model"] == "" and len(found["pairs"]) == 80
     picks = labels.by_gold(spec, found["pairs"], 0)
-    assert 60 < picks.count("a") < 140, "the chosen side stands in no place of its own"
+    assert 22 < picks.count("a") < 58, "the chosen side stands in no place of its own"
 
 
 def test_a_base_that_is_there_is_sampled_and_one_that_is_not_is_said():

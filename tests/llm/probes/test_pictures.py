@@ -41,10 +41,10 @@ def test_the_stages_of_a_step_that_samples_nothing(algorithm):
     assert [type(stage) for stage in alone(session(algorithm, steps=2))] == [Ready, Taught, Record] * 2
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "dpo"])
+@pytest.mark.parametrize("algorithm", now(["grpo", "dpo"], "grpo"))
 def test_a_look_is_one_of_its_step_though_a_knob_was_changed_since(algorithm):
-    started = session(algorithm, steps=4, beta=0.25)
+    started = session(algorithm, steps=2, beta=0.25)
     record = [record for record in started.run() if record is not None][-1]
     started.knobs["beta"] = 7.0
     samples, _ = record.look()
-    assert samples["beta"] == 0.25 and samples["step"] == 4
+    assert samples["beta"] == 0.25 and samples["step"] == 2

@@ -29,12 +29,9 @@ def stored(judge, monkeypatch):
     return [*read("scored", [1], made.task)]
 
 
-def test_the_scores_are_those_that_the_run_was_rewarded_with(stored):
+def test_the_scores_are_those_that_the_run_was_rewarded_with_as_a_job_too(stored):
     assert len({row.reward for row in stored}) > 3
     assert by_reward_model("judge@4")(stored) == pytest.approx([row.reward for row in stored], abs=1e-4)
-
-
-def test_a_run_is_judged_by_a_reward_model_as_a_job(stored):
     found = jobs.compute(spec_for("scored", "judge@4"))
     assert found["name"] == "judge@4" and found["n"] == len(stored)
     assert found["steps"][0]["score"]["mean"] == pytest.approx(found["steps"][0]["reward"]["mean"], abs=1e-4)

@@ -206,7 +206,7 @@ def test_the_line_leaves_the_policy_as_it_was(after):
 def test_the_pictures_come_by_a_fixed_schedule():
     assert [step for step in range(1, 16) if view.samples_due(step)] == [1, 5, 10, 15]
     assert [done + 1 for done in range(41) if view.line_due(done)] == [1, 20, 40]
-    got = records(session("grpo", steps=6), pictures=True)
+    got = records(session("grpo", steps=5), pictures=True)
     assert [r.step for r in got if r.samples] == [1, 5] and [r.step for r in got if r.line] == [1]
 
 

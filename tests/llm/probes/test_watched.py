@@ -57,7 +57,8 @@ def sum_of(started, prompt: str, text: str, truncated: bool, temperature: float)
     return float((logits / temperature).log_softmax(-1).gather(-1, ids[..., None]).sum())
 
 
-@pytest.mark.parametrize("algorithm", now(ALGORITHMS, "ppo", "sft"))
+@pytest.mark.long
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_watching_and_looking_change_no_number_of_a_run(algorithm, monkeypatch):
     def run(look):
         for due in ("line_due", "samples_due"):
@@ -199,7 +200,7 @@ def test_the_same_prompts_from_the_first_step_to_the_last_and_after_a_resume(tmp
     assert [each.problem.prompt for each in watched.of(session("grpo", letters=False, seed=1))] != prompts[0]
 
 
-@pytest.mark.parametrize("algorithm", now(["grpo", "ppo", "dpo"], "ppo", "dpo"))
+@pytest.mark.parametrize("algorithm", now(["grpo", "ppo", "dpo"], "dpo"))
 def test_a_look_sees_what_the_step_would_have_shown(algorithm, monkeypatch):
     """Step 2 is not due; where it is made due, its samples and its line are the same."""
     run = made(algorithm, steps=2).run()
@@ -251,7 +252,7 @@ def test_answers_fit_beside_the_longest_prompt(monkeypatch):
     assert {len(answer.ids) for each in watched.of(started) for answer in each.known} == {5}
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
+@pytest.mark.parametrize("algorithm", now(["grpo", "ppo"], "ppo"))
 def test_a_function_of_the_users_is_called_once_a_step_whatever_is_drawn(algorithm, tmp_path, monkeypatch):
     """With its whole batch: pictures take what it gave then, and show no reward where it gave none."""
     for name in ("_given", "_modules"):
