@@ -103,7 +103,7 @@ def knobs_at(place: str, kind: Kind, weights: str = SCRATCH) -> tuple[Knob, ...]
     return _knobs_at(place, kind.key, weights)
 
 
-@lru_cache(maxsize=256)  # a page that is drawn asks some fifty times
+@lru_cache(maxsize=256)  # called about fifty times while a page is drawn
 def _knobs_at(place: str, kind: str, weights: str) -> tuple[Knob, ...]:
     algorithm, task, mix = _named(place)
     return knobs_of(declared(algorithm, mix, kinds.kind(kind)), kinds.task(task, kind), weights)

@@ -212,7 +212,7 @@ class Draft:
                  "model": self.fields["model"], "knobs": dict(self.values), "seed": self.fields["seed"],
                  "steps": self.steps, "threads": default_threads(self.fields["model"]), "data": data,
                  "mix": self.fields["mix"]}
-        if self._made is None or self._made[0] != asked:  # a page asks some thirty times while it is drawn
+        if self._made is None or self._made[0] != asked:  # called about thirty times while a page is drawn
             self._made = asked, make(**asked)
         return self._made[1]
 

@@ -78,7 +78,7 @@ def fault(scope: str, knob: Knob) -> str:
 def _fault(knob: Knob, key: str) -> str:
     value = st.session_state.get(key)
     try:
-        if value is not None:  # else it is drawn no more, or empty where it may be
+        if value is not None:  # None: the box is no longer drawn, or it may be empty and is
             knob.check(value)
     except LabError as error:
         return worded(str(error), [knob])

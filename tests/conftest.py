@@ -72,8 +72,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneBrowse
 
 
 def pytest_collection_finish():
-    """What was collected and imported stays to the end: no collection of garbage looks at it, not even a first one.
-    Collections are rarer than by default, since a page leaves much that lives a while and little garbage."""
+    """Exclude collected tests and imported modules from garbage collection, because they stay to the end. Collect
+    garbage less often than by default, because a page leaves many objects that live a while and little garbage."""
     gc.freeze()
     gc.set_threshold(10_000)
     gc.enable()

@@ -1,4 +1,4 @@
-"""The lab from Python: the same runs, the same numbers. `test_walls` sees that lists bring in no torch."""
+"""The lab from Python: the same runs, the same numbers. `test_walls` checks that listing runs does not load torch."""
 
 import json
 import re
@@ -19,8 +19,8 @@ from labcore.workers.worker import drive
 from tests.imports import ROOT
 from tests.workers.test_launcher import FAKE
 
-# The command of a supervisor without torch, which takes seconds to load. Language models that it trains are stand-ins,
-# which take no real model as their base.
+# The command of a supervisor that does not load torch, because loading takes seconds. It trains stand-ins for language
+# models. They cannot read a real base model, so they start without one.
 WITHOUT_TORCH = (sys.executable, "-c", FAKE + "from tests.runs.fake import FakeSession; start = FakeSession.start; "
                  "FakeSession.start = lambda spec, base=None, resume=None: start(spec, None, resume); "
                  "supervisor.main(preload=(), fork=True)")
@@ -29,7 +29,7 @@ MAZE = {"kind": "maze", "task": "textbook", "progress": False}
 
 @pytest.fixture(autouse=True, scope="module")
 def light():
-    """Jobs are done here, since no supervisor has torch."""
+    """Run jobs in the process of the test, because no supervisor has torch."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(processes, "Launcher", partial(Launcher, command=WITHOUT_TORCH))
         patch.setattr(Launcher, "compute", lambda launcher, spec: jobs.compute(spec) and jobs.job_id(spec))

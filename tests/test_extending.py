@@ -131,7 +131,8 @@ def test_what_was_added_is_there_from_the_first_step_to_the_hand_over(tmp_path: 
 
 
 def checked(root: Path) -> int:
-    """Run pytest in the copy, in a child of this process, which has loaded torch and transformers already."""
+    """Run pytest in the copy and return its exit code. It runs in a fork of this process, because this process has
+    already loaded torch and transformers."""
     child = os.fork()
     if not child:
         code = 1

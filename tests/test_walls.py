@@ -60,8 +60,8 @@ print(json.dumps([f"{heavy} by {name}" for heavy, name in found.items()]))
 
 
 def brought_in(names: list[str], watched: tuple[str, ...], doing: str = "") -> list[str]:
-    """What of `watched` a fresh process holds after `doing` something and importing `names`, with the first module that
-    brought it."""
+    """The modules of `watched` that a fresh process has loaded after it ran the code `doing` and imported `names`, each
+    with the first of these names that loaded it."""
     done = subprocess.run([sys.executable, "-c", doing + BROUGHT_IN, json.dumps([names, watched])], cwd=ROOT,
                           timeout=120, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -87,7 +87,7 @@ LIGHT = [name for name in modules("labcore") if not name.startswith(TORCH) or na
 
 
 def test_the_page_never_loads_torch_and_matplotlib_only_for_a_figure():
-    """Nor do the first pages of a server load what they need not wait for."""
+    """The first pages of a server load no torch either, and no pandas, PyArrow or SciPy, which take long to load."""
     assert len(PAGES) > 10
     done = subprocess.run([sys.executable, "-c", FIRST_PAGES + BROUGHT_IN, json.dumps([PAGES, (
         *HEAVY, *ASKED_FOR, *NOT_IN_DEMO, "matplotlib")])], cwd=ROOT, capture_output=True, text=True, timeout=120,
@@ -106,8 +106,8 @@ def test_the_object_store_and_ray_stand_behind_one_interface(package, name, asks
 
 
 def test_the_tables_never_load_torch_nor_streamlit():
-    """Nor does a list of runs from Python. `faults` checks in the source that modules that train never import
-    streamlit."""
+    """Listing runs from Python loads neither of them, and no matplotlib. For modules that train, `faults` checks in the
+    source that they never import streamlit."""
     assert len(LIGHT) > 10 and "labcore.workers.worker" in LIGHT and not {"labcore.llm.loops.online"} & {*LIGHT}
     listing = "import sys; from labcore import api; assert api.runs().empty and 'matplotlib' not in sys.modules"
     assert brought_in(LIGHT, (*HEAVY, *PAGE, *ON_A_GPU, "triton"), listing) == []
@@ -131,7 +131,7 @@ def test_what_is_imported_is_declared_as_needed_or_as_an_extra():
 
 
 def provided_by(name: str) -> set[str]:
-    """The modules of a package, none where it is not installed; those of all packages would take a second to find."""
+    """The top-level modules of a package; none if it is not installed. To search all packages would take a second."""
     try:
         found = distribution(name)
     except PackageNotFoundError:

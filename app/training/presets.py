@@ -183,7 +183,7 @@ def card(preset: Preset, chosen: bool = False) -> str:
 
 @cache
 def _recording(key: str, _ground: str) -> str:
-    """The picture and the legend of a card, which are the same whenever a page on this ground is drawn."""
+    """The picture and the legend of a card. They depend only on the preset and on the theme (light or dark)."""
     return picture(PRESETS[key]) + legend(PRESETS[key])
 
 

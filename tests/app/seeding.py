@@ -101,7 +101,7 @@ def link(test) -> dict[str, str]:
 
 
 def unfolded(test, *groups: str):
-    """The page with "More knobs" and all of its groups open, or these `groups`."""
+    """Open "More knobs" and these `groups` of it (by default all groups)."""
     test.session_state[more_knobs.KEY] = True
     for group in groups or (*GROUPS, more_knobs.NO_EFFECT):
         test.session_state[more_knobs.key_of(group)] = True

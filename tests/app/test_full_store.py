@@ -1,4 +1,4 @@
-"""A full store: its list asks the database as often for 40 runs as for 10, and the browser is given a page of them."""
+"""A full store. Its list of 40 runs takes as many database queries as a list of 10; the browser gets one page of it."""
 
 import pytest
 

@@ -12,7 +12,7 @@ from labcore.runs.traces import AXES
 from tests.app.random_stores import RandomStore
 from tests.app.seeding import ran
 
-FEW = 10  # links of a store in the normal suite
+FEW = 10  # links that `make test` tries in each store
 
 
 def of_run(made: RandomStore) -> list[tuple[str, dict[str, str]]]:

@@ -150,7 +150,7 @@ def test_a_search_that_cannot_be_read_says_why_and_a_link_that_does_not_fit_show
     assert "The link says group=nonsense and order=nonsense and run=gone, which matches nothing" in said(test)
     test = page("runs", group="nonsense", order="nonsense", state="nonsense", view="nonsense")
     assert rows(test) == [run_id] and "state=nonsense and view=nonsense" in said(test)
-    for group in ("best", "ε"):  # fields that make no groups; a sign of several knobs
+    for group in ("best", "ε"):  # "best" cannot group runs; several knobs have the symbol ε
         assert f"The link says group={group}, which" in said(page("runs", group=group))
     assert "The link" not in said(page("runs", group="β"))
     assert "The link" not in said(page("runs", group="beta", order="-last", state="finished,failed", star="1"))

@@ -96,10 +96,10 @@ LOOKS = LocatorAssertions._call_expect
 
 
 async def waits_and_looks(assertions, expression: str, options: dict, title: str | None):
-    """`expect` for an element that may not be there yet: it waits for it first.
+    """`expect`, which first waits until the element is in the page.
 
-    Without that, each look that finds no element describes the whole page for the message of a failure, which took up
-    to a seventh of the time of a page.
+    Otherwise each attempt that finds no element describes the whole page for a failure message, which took up to a
+    seventh of a page's time.
     """
     if not options["isNot"] and not expression.endswith((".array", ".count", ".hidden", ".detached")):
         await assertions._actual_locator.wait_for(state="attached", timeout=options["timeout"])

@@ -24,7 +24,7 @@ CUT = """figure => { const [unit, name] = ["small", ".rl-name"].map(part => figu
     return unit.textContent && (inner.bottom > outer.bottom + 2 || inner.right > outer.right + 1)
         ? [unit.textContent] : [] }"""
 TOP = ".st-key-bar, .rl-run-head, .st-key-tiles, .rl-live-chart figcaption, .rl-scrubber, .st-key-doctor"
-# The words that lie across an edge of what clips them, and the boxes that are longer than can be seen.
+# The texts that are cut by the edge of a clipping element, and the values that are wider than their input boxes.
 CUT_TEXTS = """(top) => {
   const found = [];
   for (const part of document.querySelectorAll(top)) {

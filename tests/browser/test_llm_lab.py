@@ -101,7 +101,7 @@ def test_a_newcomer_presses_run_turns_a_knob_pauses_and_comes_back(page: Page, s
 
 
 def trained(server: Server, steps: int) -> str:
-    """A finished run in the server's lab."""
+    """Train a run in the server's lab and return its id."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RL_LAB_HOME", str(server.home))
         store = Store()

@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_shared_file_works_from_the_disk_and_steps(page: Page, file: Path):
-    """A run's step by a link, all runs, one run, its steps by key, markup as text, light and dark, a phone."""
+    """A link to a step, all runs, one run, its steps by arrow keys, escaped markup, light and dark, a phone."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("dialog", lambda dialog: asked.append(f"a dialog: {dialog.message}"))

@@ -18,7 +18,7 @@ from labcore.runs.spec.run_spec import RunSpec, make
 from tests.every import every
 
 ALL = every("each", PRESETS.values())
-AT_ONCE = ("long_traces",)  # less than a second: no part of `long`
+AT_ONCE = ("long_traces",)  # takes less than a second, so it is not marked `long`
 
 
 @ALL

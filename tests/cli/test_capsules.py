@@ -102,7 +102,7 @@ def test_scripts_for_other_tools(tmp_path, capsys):
 
 
 def test_runs_as_one_html_file(run_id, tmp_path, capfd):
-    """By a process of its own."""
+    """A process of its own writes the file."""
     assert main(["export", run_id, "--html", str(tmp_path / "run.html")]) == 0
     text = (tmp_path / "run.html").read_text()
     assert text.startswith("<!DOCTYPE html>") and "Q-learning" in text

@@ -26,7 +26,7 @@ LOOKS = {"list": ["list"], "runs": ["runs"], "compare": ["compare", "{run}", "{o
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The home of a lab with two runs and one in the trash; beside it a capsule of the first."""
+    """The home of a lab with two runs and one in the trash. A capsule of the first run lies beside it."""
     folder = tmp_path_factory.mktemp("finished") / "lab"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RL_LAB_HOME", str(folder))

@@ -30,7 +30,7 @@ def light(monkeypatch):
 
 
 def test_a_sweep_runs_and_ends_in_a_table(capsys, store):
-    """It leaves the runs of others in their queue."""
+    """A queued run that is not part of the sweep stays queued."""
     other = store.create(maze(100_000))
     assert main([*MAZE, "--sweep", "alpha=0.1,0.5", "--seeds", "0,4", "--metric", "value_error", "--json"]) == 0
     got = json.loads(capsys.readouterr().out)

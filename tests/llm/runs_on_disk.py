@@ -11,7 +11,7 @@ from labcore.runs.files.paths import run_folder
 from tests.llm.tools import quietly, shake
 from tests.llm.tools import spec as spec_of
 
-TRAINED: dict[tuple, dict[Path, bytes]] = {}  # what each run wrote, because many tests look at the same run
+TRAINED: dict[tuple, dict[Path, bytes]] = {}  # the files that each run wrote, because many tests use the same run
 
 
 def saved(run_id: str, algorithm: str = "grpo", by: float = 0.3, **given) -> str:

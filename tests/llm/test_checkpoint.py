@@ -23,7 +23,7 @@ ALGORITHMS = unlike(TABLE.values())
 # Of each loop the row with most to save; the others by `make test-long`.
 MOST = {TABLE[key].loop: key for key in sorted(ALGORITHMS, key=lambda key: len(TABLE[key].models))}.values()
 OF_LOOPS = now(ALGORITHMS, *MOST)
-STEPS, SAVED_AT = 5, 4  # the step after the save draws from every generator; the line of step 1 lies before it
+STEPS, SAVED_AT = 5, 4  # step 5 uses every random generator; the surrogate's line is computed at step 1
 
 
 def given(algorithm):

@@ -21,7 +21,7 @@ from tests.every import now
 from tests.llm.tools import Letters, ragged, records, session, shake, weights, with_each
 
 ONLINE = [key for key, row in ALGORITHMS.items() if row.loop == "online"]
-# Of each sort of batch one: with a critic, a further rollout, the best of a group, a mixture, or a teacher.
+# One algorithm for each sort of batch: with a critic, a further rollout, the best of a group, a mixture, or a teacher.
 FEW = ("grpo", "ppo", "remax", "raft", "nash_md", "sdpo")
 OF_BATCHES = ("clip_cov", "kl_cov", "gvpo", "real", "fipo")  # their surrogates use numbers of the whole batch
 

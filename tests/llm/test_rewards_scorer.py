@@ -160,7 +160,7 @@ def test_an_ensemble_gives_one_reward_and_how_far_its_members_are_apart(judges, 
     assert torch.allclose(found.parts["spread"], given.std(0, correction=0)) and found.parts["spread"].min() > 0
     metrics = records(session("grpo", steps=1, reward_source=source, reward_model=judges))[0].metrics
     assert metrics["reward/spread"] > 0 and "reward/gold" in metrics
-    assert "reward/spread" not in records(session("grpo", steps=1, **SCORED))[0].metrics, "one model agrees with itself"
+    assert "reward/spread" not in records(session("grpo", steps=1, **SCORED))[0].metrics, "one model has no spread"
 
 
 def test_the_weight_of_the_uncertainty_counts_and_may_move(judges):

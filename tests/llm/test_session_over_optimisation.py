@@ -95,5 +95,5 @@ def test_early_stopping_keeps_what_gold_had_risen_to(rail):
     home, _, proxy, gold = rail
     stopped_proxy, stopped_gold = curves(home, beta=0.0, stop_gold_fall=0.05)
     assert (stopped_proxy, stopped_gold) == (proxy[: len(stopped_proxy)], gold[: len(stopped_gold)])
-    # How high gold rises before, and when, differs from processor to processor.
+    # The height of gold's peak, and its step, differ from processor to processor.
     assert len(stopped_gold) < len(gold) and late(stopped_gold) > 0.75 * gold[0]

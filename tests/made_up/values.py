@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from labcore.errors import LabError
 
 few = settings(max_examples=25, deadline=None, derandomize=True, database=None)
-fewer = settings(few, max_examples=8)  # of what is tested once for every row
+fewer = settings(few, max_examples=8)  # for tests that repeat for every row
 
 NUMBERS = st.one_of(st.floats(), st.integers(), st.sampled_from([10**400, -10**4000, 2**63, 1e308, -0.0, 5e-324]))
 WORDS = st.one_of(st.text(max_size=20), st.sampled_from([

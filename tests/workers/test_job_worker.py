@@ -43,7 +43,7 @@ def lab(home_and_lab, monkeypatch):
     return launcher
 
 
-# A worker that is spawned loads everything anew for each job: one test with it is enough for `make test`.
+# A spawned worker imports everything again for each job, so `make test` has only one test of it.
 FORKED = pytest.mark.parametrize("home_and_lab", [
     pytest.param(FORKING, id="fork"), pytest.param(SPAWNING, id="spawn", marks=pytest.mark.long)], indirect=True)
 

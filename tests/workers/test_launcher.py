@@ -161,7 +161,7 @@ def test_a_worker_that_cannot_begin_is_not_tried_for_ever(store, open_lab):
 
 
 @pytest.mark.parametrize("end", [
-    pytest.param(signal.SIGINT, marks=pytest.mark.long),  # the server of the browser tests is ended by it as well
+    pytest.param(signal.SIGINT, marks=pytest.mark.long),  # browser tests, too, stop their server by SIGINT
     pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_a_lab_that_ends_leaves_no_orphan(store, end):
     lab = subprocess.Popen(LAB, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL)

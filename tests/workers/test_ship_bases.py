@@ -24,11 +24,12 @@ from labcore.workers.base import base_model
 from tests.runs import fake
 from tests.workers.tools import run
 
-# Where the base of sort comes out bit for bit, this processor rounds as the one did that made them, and so must the
-# others. Elsewhere (measured from SSE to AVX-512) sort stops at the same step, at weights 5e-7 to 2e-6 of their norm
-# away: a hundred times that is still far from another seed. The others take more steps or a higher learning rate, which
-# make a difference of any rounding (the teacher: 3 % of the norm), and stop where 256 answers first reach their target:
-# so their exact match is compared, with a standard error of 0.02.
+# If the base of sort is equal to the shipped one bit for bit, this processor rounds like the one that made the shipped
+# bases, and the other bases must be equal as well. On other processors (measured from SSE to AVX-512) sort stops at the
+# same step, and its weights differ by 5e-7 to 2e-6 of their norm. SORT_CLOSE is a hundred times larger, and still far
+# below the difference between two seeds. The other bases amplify rounding (the teacher to 3 % of the norm), because
+# they take more steps or a higher learning rate. They stop where 256 answers first reach their target, so their exact
+# match is compared, with a standard error of 0.02.
 SORT_CLOSE, ADD_CLOSE = 2e-4, 0.1
 
 

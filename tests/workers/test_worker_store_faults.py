@@ -56,7 +56,7 @@ def test_a_store_that_fails_anywhere_under_a_run_ends_it_in_words_and_keeps_what
         store, uses_of_a_run, fault, rounds):
     says, words = FAULTS[fault]
     uses, whole = uses_of_a_run
-    for after in range([*FAULTS].index(fault), uses[fault], rounds * len(FAULTS)):  # each fault at other uses
+    for after in range([*FAULTS].index(fault), uses[fault], rounds * len(FAULTS)):  # each fault at different uses
         run_id, said, committed = store.create(fake.grpo(STEPS)), "", Committed()
         with failing(says, after, fault in WRITING_ONLY) as used:
             try:

@@ -71,7 +71,7 @@ def idle(algorithm: str, key: str, values: Mapping[str, Value]) -> bool:
 
 @cache
 def _extra(algorithm: str) -> frozenset[str]:
-    """The knobs that the row itself lacks."""
+    """The keys of the knobs that a mix of this algorithm has and the algorithm itself lacks."""
     return frozenset(knob.key for knob in with_every_knob(algorithm).knobs) - {
         knob.key for knob in kinds.algorithm(algorithm).knobs}
 

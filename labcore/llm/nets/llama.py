@@ -5,9 +5,9 @@
 
 The functions use the model's own weights, so autograd works as usual. Once a pass the rows of W_q and W_k are
 reordered, so that the two numbers that RoPE rotates together are neighbours: as a complex number they need one
-multiplication. Each pass chooses its attention: rows of several completions, a prompt, or the next token. The first
-layer sees tokens without their neighbours: where the vocabulary is smaller than the pass, its products are computed
-once for each token of the vocabulary.
+multiplication. Each pass chooses its attention: rows of several completions, a prompt, or the next token. In the first
+layer, y W_q, y W_k and y W_v depend only on the token itself, so they are computed once for each token of the
+vocabulary, unless the pass has fewer tokens than the vocabulary.
 
 Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters). `supported` tells them apart, and
 they run by the model's own code.
@@ -100,7 +100,7 @@ PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm
          hf.LlamaDecoderLayer, hf.LlamaRotaryEmbedding, hf.LlamaModel}
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (B, heads, S, D) -> (B, heads, S, D)
 Kept = Callable[[Tensor], Tensor]  # (B, S, …) -> (B, N, …): the positions whose outputs are needed
-Words = tuple[Tensor, Tensor, Tensor]  # of each token of the vocabulary: y W_q, y W_k and y W_v of the first layer
+Words = tuple[Tensor, Tensor, Tensor]  # the first layer's y W_q, y W_k and y W_v for each token of the vocabulary
 
 
 def supported(model: Network) -> bool:
@@ -192,19 +192,19 @@ def interleaved(model: Network) -> list[tuple[Tensor, Tensor]]:
 
 
 def _words(model: Network, matrices: list[tuple[Tensor, Tensor]], tokens: int) -> Words | None:
-    """See `Words`; none for a pass of fewer `tokens`, which would gain nothing."""
+    """The `Words` of the model; None if the pass has fewer `tokens` than the vocabulary, as it would save nothing."""
     embed, layer = _trunk(model).embed_tokens, _trunk(model).layers[0]
     if embed.num_embeddings > tokens:
         return None
-    every = embed(torch.arange(embed.num_embeddings, device=embed.weight.device))  # which gives padding no gradient
+    every = embed(torch.arange(embed.num_embeddings, device=embed.weight.device))  # padding gets no gradient
     y = rms_norm(every, layer.input_layernorm.weight, model.config.rms_norm_eps)
     q, k, v = (product(y, weight) for weight in (*matrices[0], layer.self_attn.v_proj.weight))
     return q, k, v
 
 
 def _of(words: Tensor, ids: Tensor) -> Tensor:
-    """Rows of `words`. (V, O), (B, S) -> (B, S, O). The gradient of a word is summed over the places that have it, in
-    float32 at least."""
+    """Rows of `words`. (V, O), (B, S) -> (B, S, O). The gradient of a row is summed over all positions with this token,
+    in float32 or a higher precision."""
     return F.embedding(ids, words.to(torch.promote_types(words.dtype, torch.float32))).to(words.dtype)
 
 
@@ -226,7 +226,8 @@ def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], words: Words | N
         attention, mlp = layer.self_attn, layer.mlp
         if number or words is None:
             y = rms(x, layer.input_layernorm.weight)
-            # Whether a tape has the first layer's products must not depend on the number of tokens.
+            # A tape never has q, k and v of the first layer, because sampling and the update may differ in whether they
+            # are looked up.
             given = (cut(y), w_q), (y, w_k), (y, attention.v_proj.weight)
             q, k, v = (multiply(each, weight) if number else product(each, weight) for each, weight in given)
         else:

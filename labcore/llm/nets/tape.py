@@ -11,8 +11,9 @@ reads them from the tape:
 The update computes everything between the products itself (norms, RoPE, attention), with gradients. The gradient of a
 product does not need its value, so gradients are the same as without the tape, up to rounding.
 
-Supported are Llama's equations in packed rows only: without the head, because its logits may be larger than all other
-products, and without q, k and v of the first layer, because with a small vocabulary they are looked up anyway.
+Only Llama's equations in packed rows are supported. The tape does not have the head's logits, because they may be
+larger than all other products, nor q, k and v of the first layer, because with a small vocabulary they are looked up
+anyway.
 """
 
 from __future__ import annotations

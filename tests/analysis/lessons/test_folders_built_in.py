@@ -24,7 +24,7 @@ from tests.llm.tools import records
 
 FILES = sorted(folders.HERE.glob("*.md"))
 AT_ONCE = ("clip",)  # trains a language model; the example in the docs is a maze
-# Lessons with runs like those of others: GRPO or PPO on sort.
+# Lessons whose runs resemble the runs of other lessons: GRPO or PPO on sort.
 ALIKE = ("entropy", "gae_lambda", "group_size", "kl_coefficient", "zero_variance")
 LONGEST = 30  # steps of a language model's run, some 10 s on a laptop
 

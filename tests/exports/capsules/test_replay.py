@@ -83,7 +83,7 @@ def test_each_kind_of_run_with_its_knobs_moved(store, tmp_path, spec, moves):
 
 
 def test_changes_within_a_batch_are_made_after_the_same_update(store, tmp_path):
-    """PPO makes four updates a step; the knob is moved between the second and the third."""
+    """PPO makes four updates per step. The knob is moved between the second and the third."""
     spec = make(algorithm_key="ppo", task_key="sort", steps=2, knobs=SMALL | {
         "updates_per_batch": 2, "mini_batches": 2, "entropy_coef": 0.5})
     run_id = store.create(spec)

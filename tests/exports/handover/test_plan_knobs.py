@@ -22,7 +22,7 @@ from tests.runs import fake
 
 @pytest.mark.parametrize("key", list(TOOLS))
 def test_every_knob_of_the_catalog_is_known_to_every_tool_and_contends_with_no_other(key, plans):
-    """But the advantage and its normalisation share TRL's scale_rewards."""
+    """The one exception: the advantage and its normalisation share TRL's `scale_rewards`."""
     for each in plans:
         found = TOOLS[key].mapped(each)
         assert [line.knob for line in found] == [

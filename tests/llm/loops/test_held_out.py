@@ -53,7 +53,7 @@ def held(record):
     return {key: value for key, value in record.metrics.items() if key.startswith("held_out/")}
 
 
-# An algorithm that samples and one that does not, and one of each kind of file; `make test-long` tries the others.
+# One algorithm that samples and one that does not; one for each kind of file. `make test-long` tries the others.
 OF_LOOPS = now(LOOPS, ("grpo", "prompts"), ("dpo", "preferences"))
 OF_FILES = now(LOOPS, ("grpo", "prompts"), ("dpo", "preferences"), ("kto", "singles"), ("grpo", "text"))
 

@@ -130,7 +130,7 @@ def test_the_first_layer_multiplies_each_word_once_where_that_is_less(vocabulary
 def test_what_a_word_learns_at_many_places_is_not_rounded_in_between():
     words = torch.zeros(2, 1, dtype=torch.bfloat16, requires_grad=True)
     llama._of(words, torch.tensor([[0] * 1000 + [1]])).sum().backward()
-    assert words.grad.tolist() == [[1000], [1]], "bfloat16 has no 257"
+    assert words.grad.tolist() == [[1000], [1]], "bfloat16 cannot represent 257"
 
 
 def test_double_precision():

@@ -80,9 +80,9 @@ def test_nothing_that_is_on_the_tape_is_computed_again(monkeypatch):
     real = tape.product
 
     def product(x, *others):
-        assert len(x) == VOCABULARY, "only the first layer's, which are no token's"
+        assert len(x) == VOCABULARY, "only products of the first layer, with one row per token of the vocabulary"
         return real(x, *others)
-    monkeypatch.setattr(tape, "product", lambda *_, **__: pytest.fail("a product was made"))
+    monkeypatch.setattr(tape, "product", lambda *_, **__: pytest.fail("a product was computed"))
     monkeypatch.setattr(llama, "product", product)
     llama.outputs(model, asked, drawn.ids, recorded, drawn.extents).sum().backward()
 
@@ -111,7 +111,7 @@ def tapes_of(monkeypatch, **given):
     return found
 
 
-OF_A_STEP = 4  # products of the tests' model, which has one layer: all but q, k and v
+OF_A_STEP = 4  # products on the tape: the one layer of the tests' model has all but q, k and v
 
 
 @pytest.mark.usefixtures("narrow")

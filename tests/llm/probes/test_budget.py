@@ -119,7 +119,7 @@ def test_the_first_step_of_a_large_model_has_a_group_of_its_batch_and_no_line(la
     assert first.line is None and len(first.samples["groups"]) == 1 and "watched" not in first.samples
     assert started.probes.spent <= (0.25 + 1e-9) * started.probes.seconds
     list(run)
-    assert started.probes.seconds >= 2 * (10 + 1), "both steps"
+    assert started.probes.seconds >= 2 * (10 + 1), "the time of both steps counts"
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ from tests.runs.store.tampering import CELLS, READS, VALUES, filled
 from tests.soak.postgres import Postgres
 from tests.soak.report import Report
 
-TRIED = 1, 4  # of the values in each cell; all of them take a minute, and find nothing more
+TRIED = 1, 4  # values tried in each cell; trying all of them takes a minute and finds no further fault
 
 
 @pytest.fixture(scope="module")
