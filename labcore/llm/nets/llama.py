@@ -6,8 +6,8 @@
 The functions use the model's own weights, so autograd works as usual. Once a pass the rows of W_q and W_k are
 reordered, so that the two numbers that RoPE rotates together are neighbours: as a complex number they need one
 multiplication. Each pass chooses its attention: rows of several completions, a prompt, or the next token. In the first
-layer, y W_q, y W_k and y W_v depend only on the token itself, so they are computed once for each token of the
-vocabulary, unless the pass has fewer tokens than the vocabulary.
+layer, y W_q, y W_k and y W_v depend only on the token itself, so they are computed once for each token of a small
+vocabulary.
 
 Left out: every variant of Llama (biases, other activations, scaled RoPE, adapters). `supported` tells them apart, and
 they run by the model's own code.
@@ -100,6 +100,9 @@ PARTS = {nn.Linear, nn.Embedding, nn.ModuleList, SiLUActivation, hf.LlamaRMSNorm
          hf.LlamaDecoderLayer, hf.LlamaRotaryEmbedding, hf.LlamaModel}
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, q, k, v (B, heads, S, D) -> (B, heads, S, D)
 Kept = Callable[[Tensor], Tensor]  # (B, S, …) -> (B, N, …): the positions whose outputs are needed
+# The most tokens of a vocabulary that is looked up. The choice depends on the model alone, because a pass with the
+# look-up and one without may differ by rounding.
+SMALL = 256
 Words = tuple[Tensor, Tensor, Tensor]  # the first layer's y W_q, y W_k and y W_v for each token of the vocabulary
 
 
@@ -131,7 +134,7 @@ def outputs(model: Network, prompts: Prompts, ids: Tensor, tape: Tape | None = N
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return attend_rows(q, k, v, masks[layer])
     multiply, matrices = tape.replaying(row) if tape else product, interleaved(model)
-    words = _words(model, matrices, row.ids.numel())
+    words = _words(model, matrices)
     found = _run(model, matrices, words, row.ids, _turns(model, row.positions), attend, kept, multiply)
     if ends is None:
         return unpack(found, row)
@@ -145,7 +148,7 @@ def steps(model: Network, prompts: Prompts, group_size: int, length: int,
     whether the completion continues (B,). Completions of a prompt that are alike so far are one row of a pass. Those
     that have ended have no row, and their logits no meaning."""
     matrices, (count, width) = interleaved(model), prompts.ids.shape
-    words = _words(model, matrices, prompts.ids.numel())
+    words = _words(model, matrices)
     weight = next(model.parameters())
     there = F.pad(prompts.mask, (0, length), value=True)
     turns = _turns(model, (there.cumsum(1) - 1).clamp(min=0))
@@ -191,10 +194,10 @@ def interleaved(model: Network) -> list[tuple[Tensor, Tensor]]:
             for layer in _trunk(model).layers]
 
 
-def _words(model: Network, matrices: list[tuple[Tensor, Tensor]], tokens: int) -> Words | None:
-    """The `Words` of the model; None if the pass has fewer `tokens` than the vocabulary, as it would save nothing."""
+def _words(model: Network, matrices: list[tuple[Tensor, Tensor]]) -> Words | None:
+    """The `Words` of the model; None if its vocabulary is large."""
     embed, layer = _trunk(model).embed_tokens, _trunk(model).layers[0]
-    if embed.num_embeddings > tokens:
+    if embed.num_embeddings > SMALL:
         return None
     every = embed(torch.arange(embed.num_embeddings, device=embed.weight.device))  # padding gets no gradient
     y = rms_norm(every, layer.input_layernorm.weight, model.config.rms_norm_eps)
@@ -226,10 +229,8 @@ def _run(model: Network, matrices: list[tuple[Tensor, Tensor]], words: Words | N
         attention, mlp = layer.self_attn, layer.mlp
         if number or words is None:
             y = rms(x, layer.input_layernorm.weight)
-            # A tape never has q, k and v of the first layer, because sampling and the update may differ in whether they
-            # are looked up.
             given = (cut(y), w_q), (y, w_k), (y, attention.v_proj.weight)
-            q, k, v = (multiply(each, weight) if number else product(each, weight) for each, weight in given)
+            q, k, v = (multiply(each, weight) for each, weight in given)
         else:
             q, k, v = map(_of, words, (kept(ids) if last else ids, ids, ids))
         q, k, v = (each.view(len(ids), -1, each.shape[-1] // attention.head_dim, attention.head_dim)

@@ -12,8 +12,7 @@ The update computes everything between the products itself (norms, RoPE, attenti
 product does not need its value, so gradients are the same as without the tape, up to rounding.
 
 Only Llama's equations in packed rows are supported. The tape does not have the head's logits, because they may be
-larger than all other products, nor q, k and v of the first layer, because with a small vocabulary they are looked up
-anyway.
+larger than all other products.
 """
 
 from __future__ import annotations

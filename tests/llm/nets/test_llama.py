@@ -19,7 +19,7 @@ SHAPES = {
     "one key head": {"num_attention_heads": 4, "num_key_value_heads": 1},
     "heads wider than the model": {"num_attention_heads": 2, "head_dim": 12},
     "tied": {"tie_word_embeddings": True},
-    "a vocabulary of more words than a pass has tokens": {"vocab_size": 200},
+    "a large vocabulary": {"vocab_size": llama.SMALL + 1},
     "other constants": {"rms_norm_eps": 0.1, "rope_parameters": {"rope_type": "default", "rope_theta": 10.0}},
 }
 VARIANTS = {
@@ -115,8 +115,8 @@ def test_bfloat16_is_as_near_as_transformers_own():
     assert (again - drawn.logprobs)[drawn.mask].abs().mean() < 0.05
 
 
-@pytest.mark.parametrize("vocabulary, rows", [(VOCABULARY, VOCABULARY), (200, 63)], ids=["small", "large"])
-def test_the_first_layer_multiplies_each_word_once_where_that_is_less(vocabulary, rows, monkeypatch):
+@pytest.mark.parametrize("vocabulary, rows", [(VOCABULARY, VOCABULARY), (llama.SMALL + 1, 63)], ids=["small", "large"])
+def test_the_first_layer_multiplies_each_word_of_a_small_vocabulary_once(vocabulary, rows, monkeypatch):
     seen, real = [], llama.product
 
     def product(x, *others):

@@ -49,14 +49,6 @@ def test_outputs_and_every_gradient(shape, lengths, group_size, length, given):
     assert not recorded._products, "what was taken is held no longer"
 
 
-def test_an_update_that_has_more_tokens_than_the_vocabulary_follows_prompts_that_have_fewer():
-    model, asked = network(vocab_size=20), prompts()
-    drawn, recorded = sampled(model, asked, 8, 6)
-    assert asked.ids.numel() < 20 < pack(asked, drawn.ids, drawn.extents).ids.numel()
-    expected = llama.outputs(model, asked, drawn.ids, None, drawn.extents)[drawn.mask]
-    torch.testing.assert_close(llama.outputs(model, asked, drawn.ids, recorded, drawn.extents)[drawn.mask], expected)
-
-
 def test_completions_that_begin_alike_share_what_one_of_them_gave():
     model, asked = network(), prompts()
     ids = sampled(model, asked, 4, 6, top_k=2)[0].ids
