@@ -216,6 +216,10 @@ class Draft:
             self._made = asked, make(**asked)
         return self._made[1]
 
+    def look_again(self) -> None:
+        """Make the spec anew, because the files that it names may have changed since this draft was made."""
+        self._made = None
+
     def fault(self) -> str:
         """The reason why these settings cannot run, as a sentence; empty if they can."""
         try:

@@ -7,7 +7,9 @@ What is added to a lab is written into a copy of it, in so few files, and `exten
 import os
 import re
 import shutil
+import signal
 import sys
+import traceback
 import types
 from dataclasses import replace
 from math import isfinite
@@ -148,10 +150,17 @@ def checked(root: Path) -> int:
                 del sys.modules[name]
             code = pytest.main(["tests/extended_lab.py", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o",
                                 "python_functions=check_*", "--rootdir", str(root)])
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    except BaseException:  # the time limit of this test
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
 
 
 def test_an_added_baseline_is_not_moved_by_one_lucky_completion(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,10 +64,11 @@ class Lab:
 
 @pytest.fixture(autouse=True)
 def attention_of_before(monkeypatch):
-    """Everything by torch's fused kernel on the keys that there are, every token in a place of its own: other forms
-    differ in their rounding."""
+    """Everything by torch's fused kernel on the keys that there are, every token in a place of its own and none looked
+    up, because other forms differ in their rounding."""
     monkeypatch.setattr(llama, "VECTOR", 1)
     monkeypatch.setattr(llama, "FEW", 0)
+    monkeypatch.setattr(llama, "SMALL", 0)
     monkeypatch.setattr(packed, "places_of", lambda tokens, extents=None: packed.apart(tokens))
 
 

@@ -110,6 +110,7 @@ def _elsewhere(draft: Draft) -> Elsewhere:
 @st.fragment
 def _knobs(draft: Draft, drawn: Elsewhere) -> None:
     """The knobs rerun alone: moving one redraws nothing else, but what is `drawn` of them elsewhere."""
+    draft.look_again()
     if _elsewhere(draft) != drawn:
         st.rerun()
     mix.card(draft)
@@ -138,6 +139,7 @@ def widgets_of(draft: Draft, without: Collection[str] = ()) -> None:
 def _counts(draft: Draft, drawn: str) -> None:
     """The steps and the seed. They rerun alone, as the knobs do, but where `drawn`, why it cannot run, changes.
     """
+    draft.look_again()
     if draft.fault() != drawn:
         st.rerun()
     left, right = st.columns(2, gap="small", wrap=False)

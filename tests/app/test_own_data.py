@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from app.draft import defaults
 from app.training import own_data
@@ -370,3 +371,28 @@ def test_a_dataset_that_cannot_be_fetched_is_said(lab, page):
     test = page("llm", task="prompts")
     test.text_input(key="hub:new-llm:prompts").set_value("org/x")
     assert "The hub has no dataset" in ran(test).error[0].value
+
+
+def a_file_that_vanishes(path):
+    """A page whose counts are drawn alone after the file of the run was deleted."""
+    from pathlib import Path
+
+    import streamlit as st
+
+    from app.draft import Draft
+    from app.training.knobs import _counts
+
+    draft = Draft(None, "llm")
+    draft.choose("task", "prompts")
+    draft.fields["data"] = {"prompts": path}
+    st.text(draft.fault())
+    if not draft.fault():
+        Path(path).unlink()
+        _counts(draft, "")
+
+
+def test_a_file_that_vanishes_while_a_page_is_open_is_missed_at_its_next_look(tmp_path):
+    path = tmp_path / "sums.jsonl"
+    path.write_text('{"prompt": "1+1=", "answer": "2"}\n' * 20)
+    test = AppTest.from_function(a_file_that_vanishes, args=(str(path),), default_timeout=30).run()
+    assert not test.exception and f"There is no file {path}" in test.text[0].value

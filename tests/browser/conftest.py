@@ -18,6 +18,7 @@ import psutil
 import pytest
 from playwright._impl.assertions import LocatorAssertions
 from playwright.sync_api import ConsoleMessage, Error, Page, sync_playwright
+from playwright.sync_api import TimeoutError as Missing
 
 from labcore.errors import LabError
 from labcore.runs.spec.run_spec import make
@@ -102,7 +103,8 @@ async def waits_and_looks(assertions, expression: str, options: dict, title: str
     seventh of a page's time.
     """
     if not options["isNot"] and not expression.endswith((".array", ".count", ".hidden", ".detached")):
-        await assertions._actual_locator.wait_for(state="attached", timeout=options["timeout"])
+        with suppress(Missing):  # then `expect` says in words what it misses
+            await assertions._actual_locator.wait_for(state="attached", timeout=options["timeout"])
     return await LOOKS(assertions, expression, options, title)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from labcore.catalog.llm.algorithms import ALGORITHMS
 from labcore.catalog.llm.models import MODELS
+from labcore.llm import session as session_module
 from labcore.llm.session import LlmSession
 from labcore.runs.files import atomic
 from labcore.runs.files import checkpoints as checkpoint
@@ -22,7 +23,8 @@ def saved(run_id: str, algorithm: str = "grpo", by: float = 0.3, **given) -> str
     if "sft_steps" in {knob.key for knob in ALGORITHMS[algorithm].knobs}:
         given |= {"sft_steps": 0}
     spec = spec_of(algorithm, **given)
-    folder, key = run_folder(run_id), (spec.to_json(), MODELS.get(spec.model), by)
+    # Some tests replace the task of the runs.
+    folder, key = run_folder(run_id), (spec.to_json(), MODELS.get(spec.model), by, session_module.make_task)
     if key in TRAINED:
         for place, content in TRAINED[key].items():
             atomic.write_bytes(folder / place, content)

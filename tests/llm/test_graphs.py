@@ -307,8 +307,8 @@ def on_tape(algorithm, **knobs):
     return started
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("algorithm, knobs", [("grpo", {"dtype": "bf16"}), ("ppo", {"top_k": 5}), ("remax", {})])
+@pytest.mark.parametrize("algorithm, knobs", now(
+    [("grpo", {"dtype": "bf16"}), ("ppo", {"top_k": 5}), ("remax", {})], ("remax", {})))
 def test_a_run_is_repeatable_and_resumes_bit_for_bit(algorithm, knobs, tmp_path):
     whole, again = (on_tape(algorithm, steps=3, **knobs) for _ in range(2))
     run = (record for record in whole.run() if record is not None)

@@ -11,6 +11,7 @@ from labcore.llm.networks import learning, learnt
 from labcore.llm.session import LlmSession
 from labcore.runs.files import bases
 from labcore.runs.spec.run_spec import base_spec, make
+from tests.every import now
 from tests.llm.tools import quietly, records
 
 BASE = bases.SHIPPED / base_spec(make(algorithm_key="grpo", task_key="sort")).hash() / "model"  # right in 40 %
@@ -29,8 +30,7 @@ KINDS = {
     "sampler in bf16, LoRA": ("grpo", {"sampler_dtype": "bf16", **LORA})}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", now([*KINDS], "process rewards, LoRA, old samples"))
 def test_it_runs_and_its_fork_goes_on(kind, tmp_path):
     algorithm, knobs = KINDS[kind]
     known = {knob.key for knob in make(algorithm_key=algorithm, task_key="sort").row.knobs}

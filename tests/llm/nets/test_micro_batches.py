@@ -74,14 +74,14 @@ def random_cuts(seed):
 
 
 def cut_anyhow(started, update, module, monkeypatch, *names):
-    """A batch that is cut at random, or into parts of one prompt because memory is short, has the gradients, losses and
-    metrics of the whole batch."""
+    """A batch that is cut at random, or into parts of one or two prompts because memory is short, has the gradients,
+    losses and metrics of the whole batch."""
     def cut(room, micro_batches):
         with monkeypatch.context() as patch:
             patch.setattr(module, "micro_batches", micro_batches)
             return gradients(started, update, patch, room)
     whole = gradients(started, update, monkeypatch, 2**32)
-    for parts in (cut(1, micro_batches), cut(2**32, random_cuts(2))):
+    for parts in (cut(1, micro_batches), cut(100_000, micro_batches), cut(2**32, random_cuts(2))):
         for name in names or ("policy",):
             assert whole[name].norm() > 1e-5
             assert (parts[name] - whole[name]).norm() < 2e-5 * whole[name].norm()
