@@ -27,11 +27,12 @@ run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
 
 # Jobs that each keep one core busy run side by side: pip and apt-get, then mypy and the compiling of the tests, to which
-# mypy gives way, because it takes longer. A third process of tests uses two cores while others wait for their pages.
+# mypy gives way, because it takes longer. A third process of tests would save no time on two cores,
+# because it imports and collects everything once more.
 test:
 	$(MAKE) --jobs=2 browser lint $(VENV)/tests.stamp
 	$(BIN)/python -m tests.browser.chromium
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.browser.chromium
@@ -63,7 +64,7 @@ $(BIN)/mkdocs: requirements-docs.txt | $(BIN)/pip
 browser:
 	$(PYTHON) -m tests.browser.chromium --package
 
-# pytest compiles the tests itself. This compiles them once; otherwise three processes would do so at the same time.
+# pytest compiles the tests itself. This compiles them once; otherwise both processes would do so at the same time.
 $(VENV)/tests.stamp: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest --collect-only --quiet | tail -n 1
 	touch $@
