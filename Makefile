@@ -27,8 +27,8 @@ run: $(VENV)/run.stamp
 	$(BIN)/streamlit run app/main.py
 
 # Jobs that each keep one core busy run side by side: pip and apt-get, then mypy and the compiling of the tests, to which
-# mypy gives way, because it takes longer. A third process of tests would save no time on two cores,
-# because it imports and collects everything once more.
+# mypy gives way, because it takes longer. A third process of tests would import and collect everything once more, and
+# would save no time on two cores.
 test:
 	$(MAKE) --jobs=2 browser lint $(VENV)/tests.stamp
 	$(BIN)/python -m tests.browser.chromium

@@ -37,6 +37,8 @@ class Draft:
     """The settings of the next run, kept in the session as plain values. `scope` names the run or the kind that the
     draft began from."""
 
+    _made: tuple[dict[str, Any], RunSpec] | None = None  # the newest spec, and the settings that it was made of
+
     def __init__(self, run: RunRow | None, kind: str) -> None:
         self.kind = kinds.kind(run.spec.kind if run else kind)
         self.scope = f"after-{run.id}" if run else f"new-{self.kind.key}"
@@ -45,7 +47,6 @@ class Draft:
         if key not in st.session_state:
             st.session_state[key] = _of_spec(run.spec) if run else _of_url(self.kind)
         self.fields: dict[str, Any] = st.session_state[key]
-        self._made: tuple[dict[str, Any], RunSpec] | None = None
 
     @property
     def row(self) -> Algorithm:

@@ -25,7 +25,6 @@ class Plan(Draft):
     def __init__(self, kind: str) -> None:
         self.kind, self.scope, self.new = kinds.kind(kind), f"launch-{kind}", False
         self.fields = st.session_state.setdefault(f"draft:{self.scope}", self.usual())
-        self._made = None
 
     def usual(self) -> dict[str, Any]:
         """The default fields."""
